@@ -1,0 +1,31 @@
+"""Names of parties and sessions."""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+from veilsum.protocol.errors import AbortReason, Rejection
+
+PartyId = NewType("PartyId", str)
+SessionId = NewType("SessionId", bytes)
+
+SERVER = PartyId("server")
+SESSION_ID_BYTES = 32
+
+_PARTY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def require_party_id(text: object) -> PartyId:
+    """A party name is 1 to 63 of a-z, 0-9, '-', '_', so that it is safe in topics, file names and logs."""
+    if not isinstance(text, str) or not _PARTY_NAME.fullmatch(text):
+        raise Rejection(
+            AbortReason.UNKNOWN_PARTY, f"{text!r} is not a party name (a-z, 0-9, '-', '_', at most 63)"
+        )
+    return PartyId(text)
+
+
+def require_session_id(value: object) -> SessionId:
+    if not isinstance(value, bytes) or len(value) != SESSION_ID_BYTES:
+        raise Rejection(AbortReason.WRONG_SESSION, f"a session id is {SESSION_ID_BYTES} bytes")
+    return SessionId(value)

@@ -1,0 +1,1 @@
+"""Role processes: they join the pure protocol and the transport in time."""

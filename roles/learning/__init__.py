@@ -1,0 +1,1 @@
+"""Local training with torch; the only part of the roles that imports it."""

@@ -1,0 +1,1 @@
+"""Whole experiments in one process, on virtual time, from one seed."""
