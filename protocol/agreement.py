@@ -1,0 +1,89 @@
+"""X25519: two parties reach one secret over signed public keys.
+
+`agree` returns HKDF of the curve's output and both public keys. The curve alone does not bind the keys:
+adding a point of small order to a public key leaves the shared value as it was, so one secret would have
+several keys. Hashing both keys in gives every pair of keys a secret of its own.
+
+Refused, with the reason in the error:
+
+* wrong length;
+* non-canonical encodings (top bit set, or a value not below the field prime): aliases under which a key
+  would pass the reflection and duplicate checks. RFC 7748 lets receivers accept them; honest keys never
+  look so;
+* low order: the shared value would be zero whatever our private key is;
+* our own key reflected: we would agree with ourselves and take whoever sent it for another party.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from veilsum.protocol.domains import domain_tag
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.kdf import hkdf_sha256
+from veilsum.protocol.randomness import RandomBytes, require_random
+from veilsum.protocol.secret import Secret
+
+PRIVATE_KEY_BYTES = 32
+PUBLIC_KEY_BYTES = 32
+
+_FIELD_PRIME = 2**255 - 19
+_SALT = domain_tag("agreement")
+
+
+class AgreementKey:
+    """An X25519 private key; printing it shows the public half only."""
+
+    __slots__ = ("_key", "private", "public")
+
+    def __init__(self, private: Secret) -> None:
+        if len(private) != PRIVATE_KEY_BYTES:
+            raise LocalProtocolError(f"an agreement key is {PRIVATE_KEY_BYTES} bytes, not {len(private)}")
+        self._key = X25519PrivateKey.from_private_bytes(private.reveal())
+        self.private = private
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls, random: RandomBytes) -> AgreementKey:
+        return cls(Secret(require_random(random, PRIVATE_KEY_BYTES)))
+
+    @classmethod
+    def from_private(cls, private: Secret) -> AgreementKey:
+        return cls(private)
+
+    def agree(self, their_public: bytes) -> Secret:
+        """The 32-byte secret that only the holders of the two private keys can compute."""
+        require_agreement_key(their_public)
+        if their_public == self.public:
+            raise Rejection(AbortReason.BAD_KEY, "agreement key is our own, reflected")
+        try:
+            shared = self._key.exchange(X25519PublicKey.from_public_bytes(their_public))
+        except ValueError:
+            raise Rejection(AbortReason.BAD_KEY, "agreement key has low order") from None
+        both_keys = b"".join(sorted((self.public, their_public)))
+        return Secret(hkdf_sha256(shared, salt=_SALT, info=both_keys))
+
+    def __repr__(self) -> str:
+        return f"<agreement key, public {self.public.hex()[:16]}>"
+
+
+def require_agreement_key(public: bytes) -> None:
+    """Refuse a public key of the wrong length or in a non-canonical encoding."""
+    if len(public) != PUBLIC_KEY_BYTES:
+        raise Rejection(
+            AbortReason.BAD_KEY, f"an agreement key is {PUBLIC_KEY_BYTES} bytes, not {len(public)}"
+        )
+    if int.from_bytes(public, "little") >= _FIELD_PRIME:
+        raise Rejection(AbortReason.BAD_KEY, "agreement key is not canonically encoded")
+
+
+def require_distinct_keys(keys: Mapping[PartyId, bytes]) -> None:
+    """Refuse a set of keys in which two parties present the same one; both are named."""
+    first_owner: dict[bytes, PartyId] = {}
+    for party in sorted(keys):
+        owner = first_owner.setdefault(keys[party], party)
+        if owner != party:
+            raise Rejection(AbortReason.BAD_KEY, f"{owner} and {party} present the same key")
