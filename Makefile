@@ -1,0 +1,61 @@
+# Every target sets up what it needs by itself: a virtual environment in .venv with the versions of
+# constraints.txt and, for the tests, an MQTT broker. Start with `make demo`, then `make test`.
+
+VENV    := .venv
+PYTHON  := $(VENV)/bin/python
+READY   := $(VENV)/.ready
+WORKERS ?= 2
+
+# Parties are processes or pool workers: one numeric thread each, so that they do not fight for the cores.
+export OMP_NUM_THREADS ?= 1
+# Debian installs mosquitto where an ordinary user's PATH does not look.
+export PATH := $(PATH):/usr/sbin:/usr/local/sbin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long check bench docs clean broker
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+demo: $(READY) ## a secure sum of real vectors, who saw what, and the error against the plain sum
+	@$(VENV)/bin/veilsum demo
+
+test: $(READY) broker ## the whole default suite
+	$(PYTHON) -m pytest -n $(WORKERS)
+
+test-long: $(READY) broker ## the tests that take minutes
+	$(PYTHON) -m pytest -n $(WORKERS) -m "long and not cuda" --timeout 3600
+
+check: $(READY) ## lint, formatting, types
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+
+bench: $(READY) ## cost against limits; figures also in bench/core.json
+	@mkdir -p bench
+	$(VENV)/bin/veilsum bench core --json bench/core.json
+
+docs: $(READY) ## regenerate what is generated in specs/
+	@for maker in tests/support/make_*.py; do echo "$$maker"; $(PYTHON) "$$maker" || exit 1; done
+
+clean: ## remove everything make made
+	rm -rf $(VENV) build dist bench *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .broker
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+broker:
+	@sh tests/support/provide_broker.sh
+
+$(READY): pyproject.toml constraints.txt
+	@for python in python3.11 python3.12 python3.13 python3; do \
+	  if $$python -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; \
+	  then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "veilsum needs Python 3.11, 3.12 or 3.13 with venv; on Debian: apt install python3 python3-venv" >&2; exit 1; \
+	fi; \
+	if ! $(PYTHON) -c 'import pip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	  echo "setting up $(VENV) with $$found (once; a few minutes)"; \
+	  $$found -m venv --clear $(VENV) || exit 1; \
+	fi
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""One file per command of the `veilsum` table that needs no simulation."""

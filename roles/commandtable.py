@@ -1,0 +1,91 @@
+"""A table of commands: names to modules, imported only when chosen.
+
+`veilsum --help` must answer at once, so the table knows a command by one line of text and the name of its
+module. The module is imported when the command is asked for, and brings
+
+    __doc__                  what `--help` of the command says; its first line is not repeated in the table
+    add_arguments(parser)    the options; must import nothing heavy, so that `--help` stays quick
+    run(args) -> int         the exit code; imports what it needs inside
+
+or, for a command with sub-commands, `COMMANDS`: another table. Modules are named, not imported, also because
+roles must not import simulations, and some commands live there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+HELP_FLAGS = ("-h", "--help")
+
+
+class UsageError(Exception):
+    """The command line asks for something that does not exist; the text says what does."""
+
+
+@dataclass(frozen=True)
+class Command:
+    name: str
+    group: str
+    summary: str
+    module: str
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors, raised to the one place that prints them."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def run_table(
+    prog: str, commands: Sequence[Command], description: str, closing: str, arguments: Sequence[str]
+) -> int:
+    """Run the command that the arguments name, or show the table."""
+    if not arguments or arguments[0] in HELP_FLAGS:
+        sys.stdout.write(table_help(prog, commands, description, closing))
+        return 0
+    command = _find(prog, commands, arguments[0])
+    module = importlib.import_module(command.module)
+    text = textwrap.dedent(module.__doc__ or command.summary).strip()
+    inner = f"{prog} {command.name}"
+    if hasattr(module, "COMMANDS"):
+        return run_table(inner, module.COMMANDS, text, "", arguments[1:])
+    parser = Parser(inner, text)
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(arguments[1:])))
+
+
+def table_help(prog: str, commands: Sequence[Command], description: str, closing: str) -> str:
+    width = max(len(command.name) for command in commands)
+    lines = [f"usage: {prog} COMMAND [options]", "", description]
+    for group in dict.fromkeys(command.group for command in commands):
+        lines += ["", f"{group}:"]
+        lines += [f"  {c.name:<{width}}  {c.summary}" for c in commands if c.group == group]
+    lines += ["", f"`{prog} COMMAND --help` explains a command."]
+    if closing:
+        lines += ["", closing]
+    return "\n".join(lines) + "\n"
+
+
+def _find(prog: str, commands: Sequence[Command], name: str) -> Command:
+    by_name = {command.name: command for command in commands}
+    if name in by_name:
+        return by_name[name]
+    near = difflib.get_close_matches(name, by_name, n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(by_name)}"
+    raise UsageError(f"{prog} has no command {name!r}: {remedy}")

@@ -1,0 +1,90 @@
+"""What a command leaves behind: a table for people and, with `--json FILE`, the same figures for programs.
+
+`-` is standard output; the table then moves to standard error, so that a pipe receives JSON alone. A file
+appears whole or not at all. A folder that does not exist is refused before the work, not after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Aligned text: the first column to the left, the others to the right unless they are words."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def render(self) -> str:
+        cells = [list(self.columns), *[list(row) for row in self.rows]]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        numeric = [i > 0 and all(_is_number(row[i]) for row in self.rows) for i in range(len(self.columns))]
+        lines = [_line(row, widths, numeric) for row in cells]
+        rule = "  ".join("-" * width for width in widths)
+        return "\n".join([self.title, "", lines[0], rule, *lines[1:]]) + "\n"
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        type=_writable_target,
+        help="also write the figures as JSON; - is standard output (the table then goes to standard error)",
+    )
+
+
+def publish(text: str, figures: Mapping[str, Any], json_target: str | None) -> None:
+    """Show the text to the person and hand the figures to the program, each where it belongs."""
+    screen = sys.stderr if json_target == STANDARD_OUTPUT else sys.stdout
+    screen.write(text)
+    if json_target is None:
+        return
+    document = json.dumps(_finite(figures), indent=2, allow_nan=False) + "\n"
+    if json_target == STANDARD_OUTPUT:
+        sys.stdout.write(document)
+        return
+    target = Path(json_target)
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft.write_text(document, encoding="utf-8")
+    draft.replace(target)
+
+
+def _writable_target(text: str) -> str:
+    if text != STANDARD_OUTPUT and not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder of {text} does not exist: create it first")
+    if Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity and no NaN: they become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text[:1] in "-+" or text in ("", "inf")
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    cells = [
+        text.rjust(width) if right else text.ljust(width)
+        for text, width, right in zip(row, widths, numeric, strict=True)
+    ]
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,1 @@
+"""What things cost, measured against physical limits and against the nearest peers."""

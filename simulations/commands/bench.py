@@ -1,0 +1,14 @@
+"""Cost against its limits: the physical one (memory, the cipher) or the nearest peer's."""
+
+from __future__ import annotations
+
+from veilsum.roles.commandtable import Command
+
+COMMANDS = (
+    Command(
+        "core",
+        "Measure",
+        "mask stream, encoding, shares, seals, wire",
+        "veilsum.simulations.commands.bench_core",
+    ),
+)

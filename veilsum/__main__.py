@@ -1,0 +1,8 @@
+"""`python -m veilsum` is the `veilsum` command."""
+
+import sys
+
+from veilsum.roles.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
