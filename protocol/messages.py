@@ -8,8 +8,8 @@
         signature: Annotated[bytes, Length(64)]
 
 The decorator compiles the annotations into a schema and checks every new instance against it, whether our own
-caller builds it or the wire decoder; so any message that exists is valid. A scheme outside this package defines
-its messages in the same way. Field types:
+caller builds it or the wire decoder; so any message that exists is valid. A scheme outside this package
+defines its messages in the same way. Field types:
 
     int (0 to 2^64 - 1), float (finite), bool, str, bytes, PartyId, Tensor (one contiguous dimension),
     tuple[T, ...], Mapping[PartyId, T], T | None, and classes registered with @record
