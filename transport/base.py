@@ -1,0 +1,88 @@
+"""The two interfaces of the transport: a link that may lose datagrams, and a transport that does not.
+
+A `Link` carries single datagrams, at most once or several times, in any order: an MQTT connection or a
+table in memory. A `Transport` carries whole messages of any size, exactly once and in order per sender, or
+raises a typed error. `veilsum.transport.framed` builds the second from the first. Payloads are opaque
+bytes, and the name of a sender is a hint until the caller's own sealing has confirmed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeAlias
+
+Address: TypeAlias = str
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+SealChunk: TypeAlias = Callable[[Address, bytes, Buffer], Buffer]
+"""`seal_chunk(receiver, header, data)`: bytes that only `receiver` opens, and only with the same `header`."""
+
+OpenChunk: TypeAlias = Callable[[Address, bytes, Buffer], Buffer | None]
+"""`open_chunk(sender, header, sealed)`: the data, or None unless `sender` sealed it for us with `header`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """One datagram as it came off a link; who sent it is a hint."""
+
+    sender_hint: Address
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The link was interrupted and is back; datagrams sent meanwhile may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoneHint:
+    """The link believes that a party has gone; a hint, never a proof."""
+
+    address: Address
+
+
+LinkEvent: TypeAlias = Datagram | Reconnected | GoneHint
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One whole message; the sender is as true as the sealing that the transport was given."""
+
+    sender_hint: Address
+    payload: memoryview
+
+
+class Link(Protocol):
+    """An unreliable datagram link of one address."""
+
+    @property
+    def largest_datagram(self) -> int | None:
+        """The largest datagram that the link is known to carry, or None when it has stated no limit."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
+    async def send(self, receiver: Address, datagram: bytes) -> None:
+        """Hand one datagram over; returning promises nothing about its arrival."""
+
+    async def receive(self) -> LinkEvent:
+        """Wait for the next datagram or notice; raises a `TransportError` when the link is beyond repair."""
+
+
+class Transport(Protocol):
+    """A reliable message transport of one address."""
+
+    @property
+    def address(self) -> Address: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
+    async def send(self, receiver: Address, payload: Sequence[Buffer], deadline_s: float) -> None:
+        """Return when `receiver` has acknowledged the whole message, or raise by the deadline."""
+
+    async def receive(self) -> Received:
+        """Wait for the next whole message."""

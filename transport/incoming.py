@@ -1,0 +1,167 @@
+"""The receiving half of framing: all messages from one sender to this party.
+
+Nothing is kept for a chunk that did not open, so only a sender that holds the right keys can occupy memory,
+and no more than twice the largest message: the next message in turn always finds room, whatever later ones
+have arrived before it, so that waiting for the turn never locks up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from veilsum.transport.datagrams import DIGEST_BYTES, NO_LIFE, Chunk, Holdings
+
+if TYPE_CHECKING:
+    from veilsum.transport.base import Buffer
+    from veilsum.transport.limits import Limits
+
+MESSAGE_OVERHEAD = 256
+"""What an open message costs besides its data, so that empty messages are bounded too."""
+
+
+class Reassembly:
+    """One message being put together in a buffer of its final size."""
+
+    def __init__(self, first: Chunk) -> None:
+        self.total = first.total
+        self.chunk_size = first.chunk_size
+        self.arrived = 0
+        self._count = first.count
+        self._buffer: memoryview | None = None
+        self._digest = hashlib.sha256()
+        self._expected_digest = b""
+
+    @property
+    def complete(self) -> bool:
+        return self.arrived == (1 << self._count) - 1
+
+    @property
+    def payload(self) -> memoryview:
+        assert self._buffer is not None
+        return self._buffer
+
+    def add(self, index: int, body: memoryview) -> None:
+        if index == self._count - 1:
+            self._expected_digest = bytes(body[-DIGEST_BYTES:])
+            body = body[:-DIGEST_BYTES]
+        if self._count == 1:
+            self._buffer = body
+        else:
+            if self._buffer is None:
+                self._buffer = memoryview(bytearray(self.total))
+            start = index * self.chunk_size
+            self._buffer[start : start + len(body)] = body
+        before = (1 << index) - 1
+        self.arrived |= 1 << index
+        if self.arrived & before == before:
+            self._hash_from(index)
+
+    def is_intact(self) -> bool:
+        return hmac.compare_digest(self._digest.digest(), self._expected_digest)
+
+    def _hash_from(self, index: int) -> None:
+        """Hash every chunk that is in turn now, while it is still in the cache."""
+        from_here = self.arrived >> index
+        run = (~from_here & (from_here + 1)).bit_length() - 1
+        self._digest.update(self.payload[index * self.chunk_size : (index + run) * self.chunk_size])
+
+
+class Incoming:
+    """What one sender has under way for us."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.life = NO_LIFE
+        self.starved = False
+        self.heard_at = 0.0
+        self._limits = limits
+        self._invitation = 0
+        self._next_id = 0
+        self._partial: dict[int, Reassembly] = {}
+        self._partial_bytes = 0
+        self._unread_bytes = 0
+
+    @property
+    def holds_partial_messages(self) -> bool:
+        return bool(self._partial)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._partial_bytes + self._unread_bytes
+
+    def holdings(self) -> Holdings:
+        room = max(0, 2 * self._limits.max_message_bytes - self.held_bytes)
+        bitmaps = {number: message.arrived for number, message in self._partial.items()}
+        return Holdings(self._next_id, room, self._limits.max_message_bytes, bitmaps)
+
+    def receive_chunk(self, chunk: Chunk, body: Buffer, now: float) -> list[memoryview]:
+        """Take in a chunk made for this life of ours; returns the messages whose turn has come, in order."""
+        if not self._belongs_to_this_life(chunk):
+            return []
+        self.heard_at = now
+        ready = self.raise_floor(chunk.floor)
+        message = self._find_or_admit(chunk)
+        if message is None or message.arrived >> chunk.index & 1 or len(body) != chunk.body_size:
+            return ready
+        message.add(chunk.index, memoryview(body))
+        if message.complete and not message.is_intact():
+            self._discard(chunk.message)
+        return ready + self._deliver()
+
+    def raise_floor(self, floor: int) -> list[memoryview]:
+        """The sender has given up on everything below `floor`: stop waiting for it."""
+        if floor <= self._next_id:
+            return []
+        for number in [number for number in self._partial if number < floor]:
+            self._discard(number)
+        self._next_id = floor
+        return self._deliver()
+
+    def release(self, payload_bytes: int) -> None:
+        """The application has taken a message off our hands."""
+        self._unread_bytes -= payload_bytes + MESSAGE_OVERHEAD
+
+    def forget_partial_messages(self) -> None:
+        for number in list(self._partial):
+            self._discard(number)
+
+    def _belongs_to_this_life(self, chunk: Chunk) -> bool:
+        head = chunk.head
+        if head.from_life != self.life:
+            if head.invitation <= self._invitation:
+                return False
+            self.forget_partial_messages()
+            self.life = head.from_life
+            self._next_id = chunk.floor
+        self._invitation = max(self._invitation, head.invitation)
+        return True
+
+    def _find_or_admit(self, chunk: Chunk) -> Reassembly | None:
+        known = self._partial.get(chunk.message)
+        if known is not None:
+            agrees = (known.total, known.chunk_size) == (chunk.total, chunk.chunk_size)
+            return known if agrees else None
+        if not self._next_id <= chunk.message < self._next_id + self._limits.most_open_messages:
+            return None
+        if chunk.total > self._limits.max_message_bytes:
+            return None
+        share = 2 if chunk.message == self._next_id else 1
+        if self.held_bytes and self.held_bytes + chunk.total > share * self._limits.max_message_bytes:
+            self.starved = True
+            return None
+        message = self._partial[chunk.message] = Reassembly(chunk)
+        self._partial_bytes += chunk.total + MESSAGE_OVERHEAD
+        return message
+
+    def _deliver(self) -> list[memoryview]:
+        ready: list[memoryview] = []
+        while (message := self._partial.get(self._next_id)) is not None and message.complete:
+            self._discard(self._next_id)
+            self._unread_bytes += message.total + MESSAGE_OVERHEAD
+            self._next_id += 1
+            ready.append(message.payload)
+        return ready
+
+    def _discard(self, number: int) -> None:
+        self._partial_bytes -= self._partial.pop(number).total + MESSAGE_OVERHEAD

@@ -1,0 +1,54 @@
+"""The numbers that bound framing: sizes, windows, memory and patience."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veilsum.transport.datagrams import MOST_CHUNKS
+from veilsum.transport.errors import BadSetting
+
+KIB = 1 << 10
+MIB = 1 << 20
+
+SEALING_ALLOWANCE = 4 * KIB
+"""What a datagram may need beyond its data: header, digest, the caller's seal and the broker's topic."""
+
+SMALLEST_LINK_DATAGRAM = 2 * SEALING_ALLOWANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one endpoint. A sender occupies at most twice `max_message_bytes` of a receiver's memory."""
+
+    chunk_bytes: int = MIB - SEALING_ALLOWANCE
+    window_bytes: int = 8 * MIB
+    max_message_bytes: int = 512 * MIB
+    most_open_messages: int = 256
+    first_timeout_s: float = 1.0
+    shortest_timeout_s: float = 0.2
+    longest_timeout_s: float = 5.0
+    idle_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_bytes", "window_bytes", "max_message_bytes", "most_open_messages"):
+            if getattr(self, name) < 1:
+                raise BadSetting(name, getattr(self, name), "at least 1")
+        if not 0 < self.shortest_timeout_s <= self.first_timeout_s <= self.longest_timeout_s:
+            raise BadSetting(
+                "timeouts", self, "0 < shortest_timeout_s <= first_timeout_s <= longest_timeout_s"
+            )
+        if self.idle_s <= self.longest_timeout_s:
+            raise BadSetting("idle_s", self.idle_s, f"more than longest_timeout_s, {self.longest_timeout_s}")
+
+    def chunk_bytes_for(self, largest_datagram: int | None) -> int:
+        """The chunk size for a link that carries datagrams up to a size."""
+        if largest_datagram is None:
+            return self.chunk_bytes
+        if largest_datagram < SMALLEST_LINK_DATAGRAM:
+            raise BadSetting(
+                "largest datagram of the link", largest_datagram, f"at least {SMALLEST_LINK_DATAGRAM}"
+            )
+        return min(self.chunk_bytes, largest_datagram - SEALING_ALLOWANCE)
+
+    def longest_message(self, chunk_bytes: int) -> int:
+        return min(self.max_message_bytes, chunk_bytes * MOST_CHUNKS)
