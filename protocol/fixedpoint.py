@@ -13,10 +13,17 @@ Rounding is half to even. The sum of n such vectors stays below 2^(b-1) in absol
 
 and the weighted mean is payload sum / weight sum: the scale 2^f cancels, one float64 division remains.
 A value that is not finite or beyond the clip is refused where it is held, by its index.
+
+The clip is read as the larger of itself and its float32 neighbour, here and in the budget: a float32 model
+clamped to 1.1 holds 1.10000002, and must neither be refused nor slip past the budget.
+
+Rejected: scaling by powers of ten or by the observed maximum (the first wastes bits, the second leaks), and
+saturating at the clip (a silent change of the data; the holder should know).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,14 +32,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.errors import AbortReason, EncodingError, ParameterError, Rejection
-from veilsum.protocol.ring import Ring, RingVector
+from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.ring import RING_BITS, Ring, RingVector
 
 FloatVector = NDArray[np.floating[Any]]
 
 EXTRA_COORDINATES = 2
 MAX_FRACTIONAL_BITS = 40
+
 _BLOCK = 1 << 15
+_FLOAT64_ROUNDING = 2.0**-53
+# The weight, twice; its product with a value; the two sums as float64; their quotient; one for products of these.
+_FLOAT64_STEPS = 7
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,18 @@ class FixedPoint:
         if problems:
             raise ParameterError(problems)
         if not fits_budget(self.ring, self.max_parties, self.clip, self.fractional_bits):
-            raise ParameterError(
-                [
-                    f"{self.max_parties} parties x clip {self.clip:g} x 2^{self.fractional_bits} does not fit "
-                    f"{self.ring.bits}-bit words: use fewer fractional bits, a smaller clip, fewer parties or 64 bits"
-                ]
+            problems.append(
+                f"{self.max_parties} parties x clip {self.clip:g} x 2^{self.fractional_bits} does not fit "
+                f"{self.ring.bits}-bit words: use fewer fractional bits, a smaller clip or fewer parties"
             )
+        needed = bits_of_one_sample(self.max_weight)
+        if self.fractional_bits < needed:
+            problems.append(
+                f"{self.fractional_bits} fractional bits round one sample of {self.max_weight} to nothing: "
+                f"use at least {needed}, or a smaller max weight"
+            )
+        if problems:
+            raise ParameterError(problems)
 
     @property
     def scale(self) -> float:
@@ -68,8 +85,8 @@ class FixedPoint:
 
     def encode(self, values: FloatVector, samples: int) -> RingVector:
         """The upload of one party before masking."""
-        self._require_encodable(values, samples)
-        fraction = samples / self.max_weight
+        self._require_encodable(values)
+        fraction = self._require_samples(samples) / self.max_weight
         words = np.empty(self.vector_length(len(values)), dtype=self.ring.dtype)
         signed = self.ring.signed(words)
         for start in range(0, len(values), _BLOCK):
@@ -83,6 +100,8 @@ class FixedPoint:
 
     def decode_mean(self, total: RingVector, parties: int) -> tuple[NDArray[np.float64], float]:
         """The weighted mean of exactly `parties` uploads, and the sum of their samples."""
+        if not 0 < parties <= self.max_parties:
+            raise LocalProtocolError(f"the budget covers 1 to {self.max_parties} parties, not {parties}")
         signed = self.ring.signed(total)
         if int(signed[-1]) != parties:
             raise Rejection(
@@ -95,47 +114,71 @@ class FixedPoint:
         mean /= weight
         return mean, weight / self.scale * self.max_weight
 
-    def worst_case_error(self, samples: int | None = None, parties: int | None = None) -> float:
-        """Bound on the error of a coordinate of the mean when each of `parties` holds `samples`.
+    def worst_case_error(self, samples: float | None = None, parties: int | None = None) -> float:
+        """Bound on the error of a coordinate of the mean of `parties` that hold `samples` each, on average.
 
-        Rounding moves each payload and each weight by at most half a unit, and the mean is at most `clip`.
+        Rounding to words moves each payload and each weight by at most half a unit, and the mean is at most
+        `clip`; float64 arithmetic moves it by a few units in the last place.
         """
         parties = self.max_parties if parties is None else parties
         weights = parties * (self.max_weight if samples is None else samples) / self.max_weight
         rounding = parties * 0.5 / self.scale
-        return (
-            float(rounding * (1 + self.clip) / (weights - rounding)) if weights > rounding else float("inf")
-        )
+        if weights <= rounding:
+            return float("inf")
+        largest = _largest_value(self.clip)
+        return rounding * (1 + largest) / (weights - rounding) + largest * _FLOAT64_STEPS * _FLOAT64_ROUNDING
 
-    def _require_encodable(self, values: FloatVector, samples: int) -> None:
+    def _require_encodable(self, values: FloatVector) -> None:
         if not isinstance(values, np.ndarray) or values.ndim != 1:
-            shape = list(values.shape) if isinstance(values, np.ndarray) else type(values).__name__
-            raise EncodingError(f"expected a one-dimensional array, got {shape}: flatten it first")
+            found = f"shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+            raise EncodingError(f"expected a one-dimensional array, got {found}: flatten it first")
         if values.dtype not in (np.float32, np.float64):
             raise EncodingError(f"expected float32 or float64 values, got {values.dtype}: convert them first")
-        if isinstance(samples, bool) or not isinstance(samples, int) or not 0 < samples <= self.max_weight:
+
+    def _require_samples(self, samples: int) -> int:
+        if isinstance(samples, (bool, np.bool_)) or not isinstance(samples, (int, np.integer)):
             raise EncodingError(
-                f"a party needs 1 to {self.max_weight} samples, got {samples}: raise max_weight or leave the party out"
+                f"a sample count is an integer, got {type(samples).__name__}: count, do not weigh"
             )
+        if not 0 < samples <= self.max_weight:
+            raise EncodingError(
+                f"a party needs 1 to {self.max_weight} samples, got {samples}: "
+                "raise the max weight for all parties, or leave this one out"
+            )
+        return int(samples)
 
     def _require_within_clip(self, block: FloatVector, start: int) -> None:
-        if max(block.max(), -block.min()) <= self.clip:
+        largest = _largest_value(self.clip)
+        if max(float(block.max()), -float(block.min())) <= largest:
             return
-        wrong = int(np.flatnonzero(~(np.abs(block) <= self.clip))[0])
+        wrong = int(np.flatnonzero(~(np.abs(block.astype(np.float64)) <= largest))[0])
         value = float(block[wrong])
-        if not np.isfinite(value):
+        if not math.isfinite(value):
             raise EncodingError(
                 f"coordinate {start + wrong} is {value}: training diverged, lower the learning rate"
             )
         raise EncodingError(
-            f"coordinate {start + wrong} is {value:g}, beyond the clip of {self.clip:g}: raise clip for all parties"
+            f"coordinate {start + wrong} is {value:g}, beyond the clip of {self.clip:g}: "
+            "clamp it, or raise the clip for all parties"
         )
 
 
 def fits_budget(ring: Ring, parties: int, clip: float, fractional_bits: int) -> bool:
     """The budget rule, in exact arithmetic."""
-    largest = max(Fraction(clip), Fraction(1)) * (1 << fractional_bits) + 1
+    largest = max(Fraction(_largest_value(clip)), Fraction(1)) * (1 << fractional_bits) + 1
     return parties * largest < ring.signed_limit
+
+
+def bits_of_one_sample(max_weight: int) -> int:
+    """The fractional bits that keep the weight of a single sample, 1 / max_weight, from rounding to zero."""
+    return (max_weight - 1).bit_length()
+
+
+def _largest_value(clip: float) -> float:
+    """The largest value that clamping to `clip` leaves, in float64 or in float32."""
+    if clip > float(np.finfo(np.float32).max):
+        return clip
+    return max(clip, float(np.float32(clip)))
 
 
 @dataclass(frozen=True)
@@ -149,41 +192,44 @@ class Plan:
     def headroom_bits(self) -> float:
         """How many more doublings of the sum would fit."""
         encoding = self.encoding
-        largest = encoding.max_parties * (max(encoding.clip, 1.0) * encoding.scale + 1)
-        return float(np.log2(encoding.ring.signed_limit / largest))
+        largest = encoding.max_parties * (max(_largest_value(encoding.clip), 1.0) * encoding.scale + 1)
+        return math.log2(encoding.ring.signed_limit / largest)
 
 
 def plan(parties: int, max_weight: int, clip: float, bits: int) -> Plan:
     """The most fractional bits that fit, at most 40; an impossible request says which number to change."""
     problems = list(_range_problems(parties, max_weight, clip))
-    if bits not in (32, 64):
+    if bits not in RING_BITS:
         problems.append(f"bits must be 32 or 64, not {bits}")
     if problems:
         raise ParameterError(problems)
     ring = Ring(bits)
     planned = max((f for f in range(bits) if fits_budget(ring, parties, clip, f)), default=-1)
-    if planned < 0 or (1 << planned) < max_weight:
-        raise ParameterError([_impossible(ring, parties, max_weight, clip, planned)])
-    return Plan(FixedPoint(ring, min(planned, MAX_FRACTIONAL_BITS), clip, parties, max_weight), planned)
+    used = min(planned, MAX_FRACTIONAL_BITS)
+    if used < bits_of_one_sample(max_weight):
+        raise ParameterError([_impossible(ring, parties, max_weight, clip, used)])
+    return Plan(FixedPoint(ring, used, clip, parties, max_weight), planned)
 
 
-def _impossible(ring: Ring, parties: int, max_weight: int, clip: float, planned: int) -> str:
-    needed = (max_weight - 1).bit_length()
+def _impossible(ring: Ring, parties: int, max_weight: int, clip: float, available: int) -> str:
+    """The numbers asked for, what stands in the way, and what to change."""
+    needed = bits_of_one_sample(max_weight)
     asked = f"{parties} parties with weights up to {max_weight} and values up to {clip:g}"
-    found = "no fractional bit is left" if planned < 0 else f"only {planned} fractional bits are left"
-    if ring.bits == 32 and fits_budget(Ring(64), parties, clip, needed):
-        remedy = "use --bits 64"
-    elif ring.bits == 32:
-        remedy = "use --bits 64 and a smaller --clip, --parties or --max-weight"
-    else:
-        remedy = (
-            f"lower --clip below {_largest_clip(ring, parties, needed):.3g}, or --parties, or --max-weight"
-        )
-    return f"{asked} do not fit {ring.bits}-bit words: {found}, and a single sample needs {needed}; {remedy}"
+    found = "no fractional bit is left" if available < 0 else f"only {available} fractional bits are left"
+    remedy = _remedy(ring, parties, clip, needed)
+    return f"{asked} do not fit {ring.bits}-bit words: {found}, and one sample needs {needed}; {remedy}"
 
 
-def _largest_clip(ring: Ring, parties: int, fractional_bits: int) -> float:
-    return float((Fraction(ring.signed_limit, parties) - 1) / (1 << fractional_bits))
+def _remedy(ring: Ring, parties: int, clip: float, needed: int) -> str:
+    if needed > MAX_FRACTIONAL_BITS:
+        return f"lower the max weight to {1 << MAX_FRACTIONAL_BITS} or less"
+    if ring.bits < max(RING_BITS) and fits_budget(Ring(max(RING_BITS)), parties, clip, needed):
+        return "use 64 bits"
+    # Whole powers of two are exact as floats, so that following the advice to the letter works.
+    exponent = next((e for e in range(62, -1, -1) if fits_budget(ring, parties, float(1 << e), needed)), None)
+    if exponent is not None:
+        return f"lower the clip to {1 << exponent} or less, or lower the parties or the max weight"
+    return "lower the parties or the max weight: with so many of them no clip fits"
 
 
 def _range_problems(parties: int, max_weight: int, clip: float) -> Iterator[str]:
@@ -191,5 +237,5 @@ def _range_problems(parties: int, max_weight: int, clip: float) -> Iterator[str]
         yield f"parties must be at least 1, not {parties}"
     if max_weight < 1:
         yield f"max weight must be at least 1, not {max_weight}"
-    if not (np.isfinite(clip) and clip > 0):
+    if not (math.isfinite(clip) and clip > 0):
         yield f"clip must be a positive number, not {clip}"

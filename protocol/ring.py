@@ -70,7 +70,12 @@ class Ring:
 
     def words_of(self, target: Any) -> RingVector:
         """A vector over any writable contiguous buffer (numpy array, bytearray, memoryview); no copy."""
-        view = memoryview(target)
+        try:
+            view = memoryview(target)
+        except TypeError:
+            raise LocalProtocolError(
+                f"{type(target).__name__} has no buffer: masks need an array, a bytearray or a memoryview"
+            ) from None
         if view.readonly or not view.c_contiguous:
             raise LocalProtocolError("masks need a writable, contiguous buffer: pass a copy of this one")
         if view.nbytes % self.word_bytes:

@@ -1,12 +1,12 @@
 """Mask streams: a 32-byte key becomes as many uniform ring words as a vector has, added on the fly.
 
-The stream of a key is AES-256 in counter mode from a zero counter, read as little-endian words. It is fused with
-the addition in blocks that stay in the cache, so that masking a vector needs no second vector: with several
-keys every block of the vector is loaded once and meets all the streams while it is there.
+The stream of a key is AES-256 in counter mode from a zero counter, read as little-endian words. It is fused
+with the addition in blocks that stay in the cache, so that masking a vector needs no second vector: with
+several keys every block of the vector is loaded once and meets all the streams while it is there.
 
 One derived key covers one vector, ever (see kdf.py for what a key is bound to). The block size is a matter of
-speed only: the stream does not depend on it. Rejected: numpy generators (not meant to resist anyone), SHAKE and
-ChaCha20 (several times slower than AES hardware, `veilsum bench core` has the figures).
+speed only: the stream does not depend on it. Rejected: numpy generators (not meant to resist anyone), SHAKE
+and ChaCha20 (slower than AES where the processor has instructions for it).
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def secure_mean(party_count: int, dimension: int, seed: int) -> SecureMean:
     )
     samples = sum(party.samples for party in parties)
     return SecureMean(
-        parties, uploads, mean, plain, encoding.worst_case_error(samples // party_count, party_count)
+        parties, uploads, mean, plain, encoding.worst_case_error(samples / party_count, party_count)
     )
 
 
