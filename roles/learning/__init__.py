@@ -1,1 +1,1 @@
-"""Local training with torch; the only part of the roles that imports it."""
+"""Local training: tasks, data, splits, models, devices. Importing this package alone imports no torch."""

@@ -1,0 +1,1 @@
+"""The built-in tasks, one file each: a function `(options: TaskOptions) -> Task`. Nothing here downloads."""

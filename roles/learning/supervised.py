@@ -1,0 +1,75 @@
+"""The usual task: a network, cross entropy or squared error, accuracy or explained variance.
+
+Squared error is half the squared distance between outputs and target, averaged over samples; a class label
+becomes a one-hot target, or 0 and 1 where the model has a single output. This is the loss the perturbation
+schemes expand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.learning.task import Array, Loss, Samples
+
+_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class SupervisedTask:
+    """A task from samples, a function that makes the network, and the name of the loss."""
+
+    train: Samples
+    test: Samples
+    network: Callable[[], nn.Module]
+    objective: Loss = "ce"
+
+    def __post_init__(self) -> None:
+        if self.objective == "ce" and self.train.labels is None:
+            raise LocalProtocolError("loss ce needs class labels; this is a regression task: use loss mse")
+
+    def build_model(self) -> nn.Module:
+        return self.network()
+
+    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if self.objective == "ce":
+            if outputs.shape[1] < 2:
+                raise LocalProtocolError("loss ce needs a model with at least two outputs: use loss mse")
+            return functional.cross_entropy(outputs, targets)
+        difference = outputs - _as_values(targets, outputs)
+        return 0.5 * difference.square().sum(dim=1).mean()
+
+    def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
+        if targets.dtype == np.int64:
+            return classification_metrics(outputs, targets)
+        return regression_metrics(outputs, targets)
+
+
+def classification_metrics(outputs: Array, targets: Array) -> dict[str, float]:
+    """Accuracy, and balanced accuracy: the mean over the classes present of the share found in each."""
+    predicted = outputs[:, 0] > _THRESHOLD if outputs.shape[1] == 1 else outputs.argmax(axis=1)
+    correct = predicted == targets
+    per_class = [correct[targets == label].mean() for label in np.unique(targets)]
+    return {"accuracy": float(correct.mean()), "balanced_accuracy": float(np.mean(per_class))}
+
+
+def regression_metrics(outputs: Array, targets: Array) -> dict[str, float]:
+    """Explained variance (1 is perfect, 0 is as good as the mean), and the mean squared error."""
+    values = targets.reshape(len(targets), -1).astype(np.float64)
+    error = float(np.square(outputs - values).mean())
+    variance = float(np.square(values - values.mean(axis=0)).mean())
+    return {"r2": 1 - error / variance if variance else 0.0, "mse": error}
+
+
+def _as_values(targets: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+    if targets.is_floating_point():
+        return targets.reshape(len(targets), -1)
+    if outputs.shape[1] == 1:
+        return targets.reshape(-1, 1).to(outputs.dtype)
+    return functional.one_hot(targets, outputs.shape[1]).to(outputs.dtype)

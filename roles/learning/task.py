@@ -1,0 +1,173 @@
+"""What is learned: a model, the data, a loss and a metric.
+
+A task is made by a function `(options: TaskOptions) -> Task` that users name as `package.module:function`.
+The built-in tasks are such functions too and come through the same door, each imported only when it is
+asked for. Naming a task runs its code: the name belongs to a party's own configuration and is never taken
+from the network.
+
+Data are numpy arrays, so that reading them needs no torch. `train` is the training set that a split divides
+among the parties (with the split `own`: the party's own data); `test` is what every party evaluates on.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.learning.vectors import VectorsTask
+
+if TYPE_CHECKING:
+    import torch
+
+Loss: TypeAlias = Literal["ce", "mse"]
+Array: TypeAlias = npt.NDArray[Any]
+
+_DATASETS = "veilsum.roles.learning.datasets"
+BUILT_IN = {
+    "digits": f"{_DATASETS}.digits:digits",
+    "synthetic-regression": f"{_DATASETS}.synthetic:synthetic_regression",
+    "bank": f"{_DATASETS}.bank:bank",
+    "mnist": f"{_DATASETS}.mnist:mnist",
+    "cifar10": f"{_DATASETS}.cifar10:cifar10",
+    "ham10000": f"{_DATASETS}.ham10000:ham10000",
+}
+TASK_FORMS = f"{', '.join(BUILT_IN)}, bank:with-duration, vectors:DIMENSION, package.module:function"
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs and targets, one row each.
+
+    Inputs are float32, or uint8 for pixels from 0 to 255, which become float32 from 0 to 1 on their way
+    into the model. Targets are int64 class labels or float32 values; which of the two makes a task one of
+    classification or of regression.
+    """
+
+    inputs: Array
+    targets: Array
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.inputs.dtype not in (np.float32, np.uint8) or self.inputs.ndim < 2:
+            problems.append(_says("inputs", "float32 or uint8, one row per sample", self.inputs))
+        if self.targets.dtype not in (np.int64, np.float32) or self.targets.ndim < 1:
+            problems.append(_says("targets", "int64 labels or float32 values", self.targets))
+        if len(self.inputs) != len(self.targets) or not len(self.inputs):
+            problems.append(
+                f"{len(self.inputs)} inputs and {len(self.targets)} targets: need as many, at least one"
+            )
+        if not problems and not (_finite(self.inputs) and _finite(self.targets)):
+            problems.append("inputs and targets must be finite")
+        if problems:
+            raise ParameterError(problems)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64] | None:
+        """The class labels, or None for regression."""
+        return self.targets if self.targets.dtype == np.int64 else None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.inputs.shape[1:]
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Samples:
+        return Samples(self.inputs[positions], self.targets[positions])
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What the user says about a task: data folder, seed, and the model and loss if not the task's own.
+
+    `argument` is what follows the colon in a built-in name, as in `bank:with-duration`.
+    """
+
+    data: Path | None = None
+    seed: int = 0
+    model: str | None = None
+    loss: Loss | None = None
+    argument: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.loss is not None and self.loss not in get_args(Loss):
+            raise ParameterError([f"loss {self.loss!r} is not one of {', '.join(get_args(Loss))}"])
+
+
+class Task(Protocol):
+    """What a user implements; `SupervisedTask` implements it for the usual cases."""
+
+    @property
+    def train(self) -> Samples: ...
+
+    @property
+    def test(self) -> Samples: ...
+
+    def build_model(self) -> torch.nn.Module:
+        """A new model. It is called with torch's generators seeded, so it need not seed anything."""
+
+    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of a batch as one number: a mean over its samples."""
+
+    def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Measures of the whole test set, the headline first. The test loss is added to them."""
+
+
+TaskFunction: TypeAlias = Callable[[TaskOptions], Task]
+
+
+def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:
+    """The task a user named: a built-in one, `vectors:D`, or `package.module:function`."""
+    base, colon, argument = name.partition(":")
+    if base == "vectors":
+        return VectorsTask.parse(argument)
+    if base in BUILT_IN:
+        return _make(name, BUILT_IN[base], replace(options, argument=argument if colon else None))
+    if not (base and argument) or "." in argument:
+        raise LocalProtocolError(f"unknown task {name!r}; allowed: {TASK_FORMS}")
+    return _make(name, name, options)
+
+
+def _make(name: str, path: str, options: TaskOptions) -> Task:
+    module_name, _, function_name = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise LocalProtocolError(
+            f"task {name!r}: module {module_name} cannot be imported ({error}); is it installed "
+            f"or on PYTHONPATH? Allowed tasks: {TASK_FORMS}"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise LocalProtocolError(f"task {name!r}: module {module_name} has no function {function_name}")
+    return _require_task(name, function(options))
+
+
+def _require_task(name: str, task: Any) -> Task:
+    wanted = ("train", "test", "build_model", "loss", "metrics")
+    missing = [member for member in wanted if not hasattr(task, member)]
+    if missing:
+        raise LocalProtocolError(f"task {name!r} made a {type(task).__name__} without {', '.join(missing)}")
+    for member in ("train", "test"):
+        if not isinstance(getattr(task, member), Samples):
+            raise LocalProtocolError(f"task {name!r}: {member} must be Samples(inputs, targets)")
+    made: Task = task
+    if made.train.input_shape != made.test.input_shape or made.train.targets.dtype != made.test.targets.dtype:
+        raise LocalProtocolError(f"task {name!r}: training and test samples have different shapes or targets")
+    return made
+
+
+def _finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
+def _says(name: str, wanted: str, array: Array) -> str:
+    return f"{name} must be {wanted}, not {array.dtype} of shape {array.shape}"
