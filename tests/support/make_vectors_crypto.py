@@ -134,7 +134,7 @@ def _signing() -> dict[str, Json]:
     scalar = int.from_bytes(signature[32:], "little") + order
     malleable = signature[:32] + scalar.to_bytes(32, "little")
     prime = 2**255 - 19
-    order_eight = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
+    order_eight = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
     small = [0, 1, prime - 1, order_eight, prime - order_eight]
     return {
         "signing": _file("sign", [{"private": key.private.reveal().hex(), **good}]),
@@ -165,7 +165,7 @@ def _signing() -> dict[str, Json]:
                 for sign in (0, 2**255)
             ],
             "The y coordinates of the points whose order divides eight, with both signs of x. The signature"
-            " is the identity point and the scalar 0, which holds for every message under the identity as key.",
+            " is the identity point and the scalar 0, which holds for every message under the identity key.",
         ),
         "signing_bad_key_noncanonical": _bad(
             "verify",
