@@ -42,7 +42,7 @@ MAX_FRACTIONAL_BITS = 40
 
 _BLOCK = 1 << 15
 _FLOAT64_ROUNDING = 2.0**-53
-# The weight, twice; its product with a value; the two sums as float64; their quotient; one for products of these.
+# The weight, twice; its product with a value; two sums as float64; their quotient; one for all cross terms.
 _FLOAT64_STEPS = 7
 
 

@@ -1,0 +1,201 @@
+"""Write the test vectors of the fixed-point encoding and of the mask streams.
+
+    python tests/support/make_vectors_numbers.py
+
+Deterministic: every input stands here or is SHAKE-256 of its own description. A test compares what `build()`
+returns with what stands in the folder. `stream_gcm.json` is copied from a published specification by hand and
+is not touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilsum.protocol.fixedpoint import FixedPoint
+from veilsum.protocol.ring import Ring, add_into
+from veilsum.protocol.secret import Secret
+from veilsum.protocol.stream import apply_masks
+
+FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+OURS = (
+    "Made by tests/support/make_vectors_numbers.py; keys and words are SHAKE-256 of 'veilsum vector: <name>'."
+)
+DEFECT = OURS + " Each case is a good one with the one defect that the file is named after."
+
+Json = dict[str, Any]
+
+WIDE: Json = {"bits": 64, "fractional_bits": 40, "clip": 8.0, "max_parties": 100, "max_weight": 1000}
+NARROW: Json = {"bits": 32, "fractional_bits": 21, "clip": 8.0, "max_parties": 100, "max_weight": 1000}
+TIES: Json = {"bits": 32, "fractional_bits": 1, "clip": 8.0, "max_parties": 3, "max_weight": 1}
+VALUES = (0.0, 1.0, -1.0, 0.1, -0.1, 8.0, -8.0, 2.0**-41, 3 * 2.0**-42, 1 / 3)
+
+
+def build() -> dict[str, Json]:
+    """Every generated file by name, without its suffix."""
+    return {**_encoding(), **_encoding_refused(), **_decoding(), **_streams()}
+
+
+def encoding_of(numbers: Json) -> FixedPoint:
+    return FixedPoint(
+        Ring(numbers["bits"]),
+        numbers["fractional_bits"],
+        numbers["clip"],
+        numbers["max_parties"],
+        numbers["max_weight"],
+    )
+
+
+def _fixed(name: str, size: int = 32) -> bytes:
+    return hashlib.shake_256(f"veilsum vector: {name}".encode()).digest(size)
+
+
+def _file(operation: str, cases: list[Json]) -> Json:
+    return {"version": 1, "operation": operation, "provenance": OURS, "cases": cases}
+
+
+def _bad(operation: str, error: str, cases: list[Json]) -> Json:
+    return {"version": 1, "operation": operation, "provenance": DEFECT, "error": error, "cases": cases}
+
+
+def _encoding() -> dict[str, Json]:
+    ties = (0.25, 0.75, 1.25, -0.25, -0.75, -1.25)
+    cases = [
+        _encode_case(numbers, dtype, VALUES, samples)
+        for numbers in (WIDE, NARROW)
+        for dtype in ("float32", "float64")
+        for samples in (1, 333, 1000)
+    ]
+    return {"fixedpoint": _file("encode", [*cases, _encode_case(TIES, "float64", ties, 1)])}
+
+
+def _encode_case(numbers: Json, dtype: str, values: tuple[float, ...], samples: int) -> Json:
+    held = np.array(values, dtype=dtype)
+    words = encoding_of(numbers).encode(held, samples)
+    return {
+        **numbers,
+        "dtype": dtype,
+        "values": [float(value).hex() for value in held],
+        "samples": samples,
+        "words": words.tobytes().hex(),
+    }
+
+
+def _encoding_refused() -> dict[str, Json]:
+    good = {**WIDE, "dtype": "float64", "values": ["0x1p+0"], "samples": 1}
+    beyond = np.nextafter(8.0, np.inf)
+    return {
+        "fixedpoint_bad_value": _bad(
+            "encode",
+            "EncodingError",
+            [
+                {**good, "values": [value]}
+                for value in ("nan", "inf", "-inf", float(beyond).hex(), "-0x1.2p+3")
+            ],
+        ),
+        "fixedpoint_bad_dtype": _bad(
+            "encode", "EncodingError", [{**good, "dtype": dtype} for dtype in ("float16", "int64", ">f8")]
+        ),
+        "fixedpoint_bad_samples": _bad(
+            "encode", "EncodingError", [{**good, "samples": samples} for samples in (0, -1, 1001)]
+        ),
+        "fixedpoint_bad_budget": _bad(
+            "encode",
+            "ParameterError",
+            [
+                {**good, "fractional_bits": 54},
+                {**good, "bits": 32, "fractional_bits": 22},
+                {**good, "clip": 2.0**17},
+                {**good, "fractional_bits": 9},
+                {**good, "clip": "nan"},
+            ],
+        ),
+    }
+
+
+def _decoding() -> dict[str, Json]:
+    cases = [_decode_case(numbers, count) for numbers in (WIDE, NARROW) for count in (1, 2, 5)]
+    last = cases[-1]
+    check = bytes.fromhex(last["words"])
+    flipped = check[:-4] + bytes([check[-4] ^ 1]) + check[-3:]
+    no_weight = check[:-8] + bytes(4) + check[-4:]
+    refused = {key: value for key, value in last.items() if key not in ("mean", "samples")}
+    return {
+        "fixedpoint_mean": _file("decode_mean", cases),
+        "fixedpoint_mean_bad_check": _bad(
+            "decode_mean",
+            "CHECK_FAILED",
+            [
+                {**refused, "parties": 4},
+                {**refused, "words": flipped.hex()},
+                {**refused, "words": no_weight.hex()},
+            ],
+        ),
+    }
+
+
+def _decode_case(numbers: Json, count: int) -> Json:
+    encoding = encoding_of(numbers)
+    total = encoding.ring.zeros(encoding.vector_length(len(VALUES)))
+    for i in range(count):
+        add_into(total, encoding.encode(np.array(VALUES) / (i + 1), 100 * (i + 1)))
+    mean, samples = encoding.decode_mean(total, count)
+    return {
+        **numbers,
+        "words": total.tobytes().hex(),
+        "parties": count,
+        "mean": [float(value).hex() for value in mean],
+        "samples": samples.hex(),
+    }
+
+
+def _streams() -> dict[str, Json]:
+    cases = [
+        _stream_case(bits, length, added, subtracted)
+        for bits in (32, 64)
+        for length in (0, 1, 3, 8, 33)
+        for added, subtracted in ((1, 0), (0, 1), (2, 3))
+    ]
+    good = {key: value for key, value in _stream_case(64, 3, 1, 0).items() if key != "result"}
+    return {
+        "stream": _file("apply_masks", cases),
+        "stream_bad_key_length": _bad(
+            "apply_masks",
+            "LocalProtocolError",
+            [{**good, "add": [_fixed("stream key", size).hex()]} for size in (0, 16, 31, 33)],
+        ),
+        "stream_bad_buffer_length": _bad(
+            "apply_masks", "LocalProtocolError", [{**good, "start": _fixed("odd", 15).hex()}]
+        ),
+    }
+
+
+def _stream_case(bits: int, length: int, added: int, subtracted: int) -> Json:
+    start = _fixed("stream start", length * bits // 8)
+    add = [_fixed(f"stream add {i}") for i in range(added)]
+    subtract = [_fixed(f"stream subtract {i}") for i in range(subtracted)]
+    result = bytearray(start)
+    apply_masks(
+        Ring(bits), result, add=[Secret(key) for key in add], subtract=[Secret(key) for key in subtract]
+    )
+    return {
+        "bits": bits,
+        "add": [key.hex() for key in add],
+        "subtract": [key.hex() for key in subtract],
+        "start": start.hex(),
+        "result": result.hex(),
+    }
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, content in build().items():
+        (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
