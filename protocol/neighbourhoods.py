@@ -14,8 +14,9 @@ hypergeometric. Three things must not happen to any of the n parties:
 * Failure. More than k - t neighbours vanish and the secret cannot be rebuilt: n * P[...] <=
   2^-failure_bits.
 
-t counts neighbours. If the party keeps a share of its own as well, that share is under the same signed
-list, so it adds to neither side.
+t counts neighbours. If the party keeps a share of its own as well, it is released under the same signed list
+and adds to neither side. Vanished parties are those that vanish; what holds against a server that picks
+them after it has seen the graph, and the rule that takes, is in specs/sharing-and-graphs.md, section 4.
 
 Corrupt and vanished parties are rounded up to whole numbers and counted against the n - 1 others, as if the
 party itself were honest. All tails are exact integers: no floating point decides about safety. The search
