@@ -1,0 +1,1 @@
+"""Server-side perturbation: clients compute on noisy parameters, the server recovers exact gradients."""

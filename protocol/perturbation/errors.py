@@ -1,0 +1,43 @@
+"""What can go wrong with a perturbation before any other party is involved."""
+
+from __future__ import annotations
+
+from veilsum.protocol.errors import LocalProtocolError
+
+
+class UnsupportedModel(LocalProtocolError):
+    """A model cannot carry secret factors; the node at fault and the reason are named."""
+
+    def __init__(self, node: str, reason: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"{node}: {reason}")
+
+
+class PrecisionLost(LocalProtocolError):
+    """Recovery would return rounding noise; the remedy is a smaller offset, named in the error."""
+
+    def __init__(self, condition: float, gamma: float, suggested_gamma: float) -> None:
+        self.condition = condition
+        self.gamma = gamma
+        self.suggested_gamma = suggested_gamma
+        super().__init__(
+            f"condition number {condition:.3g} at gamma {gamma:.3g} leaves no correct digit of the gradient; "
+            f"repeat the round with gamma at most {suggested_gamma:.3g}, or let clients compute in float64"
+        )
+
+
+class ExchangeOverflow(LocalProtocolError):
+    """The printed cross-entropy exchange cannot represent its numbers; the logarithmic one can."""
+
+    def __init__(self, spread: float, limit: float) -> None:
+        self.spread = spread
+        self.limit = limit
+        super().__init__(
+            f"the printed exchange needs exp({spread:.3g}); beyond exp({limit:.3g}) its cancellation loses "
+            "every digit; use the log exchange or a smaller gamma"
+        )
+
+
+class UnprotectedLayer(UserWarning):
+    """Part of the model crosses a barrier: its inputs, outputs and parameters reach clients in clear."""
