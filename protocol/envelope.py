@@ -19,7 +19,7 @@ import functools
 import hashlib
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from veilsum.protocol.defects import WireDefect, WireError
@@ -90,7 +90,7 @@ class Envelope:
 
     header: Header
     body: Body
-    signature: bytes
+    signature: bytes = field(repr=False)
 
     @functools.cached_property
     def digest(self) -> bytes:

@@ -46,6 +46,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ALIGNMENT: Final = 8
 _LENGTH: Final = struct.Struct("<I")
+_PACKER_BYTES: Final = 1024
 _NIL: Final = 0xC0
 _ARRAY_BYTES: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _MAP_BYTES: Final = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
@@ -113,7 +114,8 @@ def _message_plain(message: Message, tensors: list[Tensor]) -> object:
 
 
 def _pack(plain: object) -> bytes:
-    return cast(bytes, msgpack.packb(plain, use_bin_type=True))
+    """A packer starts with a buffer of 256 KiB unless told otherwise, far more than most messages need."""
+    return cast(bytes, msgpack.Packer(use_bin_type=True, buf_size=_PACKER_BYTES).pack(plain))
 
 
 def _layout(fields: bytes, tensors: list[Tensor], limits: Limits, what: str) -> tuple[Buffer, ...]:
