@@ -59,21 +59,20 @@ def read_private_file(path: Path) -> bytes:
     """The content of a file that nobody but its owner can reach."""
     _require_closed_folder(path.parent)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Without O_NONBLOCK, opening a pipe that has no writer would wait for one.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise PrivateFileError(
-            path, "does not exist", "create the identity first, or correct the path"
-        ) from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        raise _missing(path) from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
             raise PrivateFileError(path, "is not a regular file", "correct the path")
-        _require_closed_mode(path, status.st_mode, "600")
-        content = file.read(_LARGEST_FILE + 1)
+        _require_closed_mode(path, mode, "600")
+        content = os.read(descriptor, _LARGEST_FILE + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > _LARGEST_FILE:
-        raise PrivateFileError(
-            path, f"has more than {_LARGEST_FILE} bytes", "this is no key file; correct the path"
-        )
+        raise PrivateFileError(path, f"has more than {_LARGEST_FILE} bytes", "correct the path")
     return content
 
 
@@ -118,10 +117,12 @@ def _require_closed_folder(folder: Path) -> None:
     try:
         mode = folder.stat().st_mode
     except FileNotFoundError:
-        raise PrivateFileError(
-            folder, "does not exist", "create the identity first, or correct the path"
-        ) from None
+        raise _missing(folder) from None
     _require_closed_mode(folder, mode, "700")
+
+
+def _missing(path: Path) -> PrivateFileError:
+    return PrivateFileError(path, "does not exist", "create the identity first, or correct the path")
 
 
 def _require_closed_mode(path: Path, mode: int, wanted: str) -> None:

@@ -71,8 +71,8 @@ def small_order_coordinates() -> set[int]:
     """The y of all points P of -x^2 + y^2 = 1 + d x^2 y^2 with 8P = 0, from the curve equation alone.
 
     Doubling gives 2P the y coordinate (y^2 + x^2) / (1 - d x^2 y^2). The points of order one and two have
-    x = 0 and y = 1 or -1. Order four doubles to y = -1: y = 0. Order eight doubles to y = 0: x^2 = -y^2, and the
-    equation becomes d y^4 + 2 y^2 - 1 = 0.
+    x = 0 and y = 1 or -1. Order four doubles to y = -1: y = 0. Order eight doubles to y = 0: x^2 = -y^2, and
+    the equation becomes d y^4 + 2 y^2 - 1 = 0.
     """
     prime = 2**255 - 19
     d = -121665 * pow(121666, -1, prime) % prime
