@@ -167,6 +167,16 @@ class Endpoint:
         """What has become of a message that was sent."""
         return self._outcomes.popleft() if self._outcomes else None
 
+    def held_bytes(self, sender: Address) -> int:
+        """How much memory the unfinished and untaken messages of a sender occupy."""
+        incoming = self._incoming.get(sender)
+        return 0 if incoming is None else incoming.held_bytes
+
+    def repeated_chunks(self, receiver: Address) -> int:
+        """How many chunks were sent to a receiver more than once."""
+        outgoing = self._outgoing.get(receiver)
+        return 0 if outgoing is None else outgoing.repeated_chunks
+
     # Time.
 
     def next_deadline(self) -> float | None:
