@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from veilsum.protocol.defects import WireDefect, WireError
-from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.header import (
     Hash,
     HashOrEmpty,
@@ -60,7 +60,7 @@ class Body:
     """The buffers of one encoded message; hashed at most once."""
 
     def __init__(self, buffers: Iterable[Buffer]) -> None:
-        self.buffers = tuple(memoryview(buffer).toreadonly() for buffer in buffers)
+        self.buffers = tuple(memoryview(buffer).toreadonly().cast("B") for buffer in buffers)
 
     @classmethod
     def of(cls, message: Message, limits: Limits = DEFAULT_LIMITS) -> Body:
@@ -91,6 +91,10 @@ class Envelope:
     header: Header
     body: Body
     signature: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.signature) != SIGNATURE_BYTES:
+            raise LocalProtocolError(f"a signature is {SIGNATURE_BYTES} bytes, not {len(self.signature)}")
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -127,7 +131,7 @@ def join(buffers: Iterable[Buffer]) -> bytes:
 
 def decode_envelope(data: Buffer, limits: Limits = DEFAULT_LIMITS) -> Envelope:
     """Split received bytes into header, signature and body; the body stays a view on `data`."""
-    view = memoryview(data).toreadonly()
+    view = memoryview(data).toreadonly().cast("B")
     header, position = decode_header(view)
     start = position + _BODY_LENGTH.size + SIGNATURE_BYTES
     if len(view) < start:

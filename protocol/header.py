@@ -113,6 +113,7 @@ class Header:
             parts.append(bytes([len(part)]) + part)
         return b"".join(parts)
 
+    @property
     def digest(self) -> bytes:
         """The label of OAEP seals and the associated data of boxes."""
         return hashlib.sha256(self.encode()).digest()

@@ -50,6 +50,7 @@ _PACKER_BYTES: Final = 1024
 _NIL: Final = 0xC0
 _ARRAY_BYTES: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _MAP_BYTES: Final = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
+_CONTAINER_BYTES: Final = _ARRAY_BYTES | _MAP_BYTES
 _REFUSED_BYTES: Final = frozenset([0xC1, 0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)])
 
 T = TypeVar("T")
@@ -172,7 +173,7 @@ class _BodyReader:
     """
 
     def __init__(self, body: Buffer, limits: Limits) -> None:
-        self._body = memoryview(body).toreadonly()
+        self._body = memoryview(body).toreadonly().cast("B")
         self._limits = limits
         self.fields = self._fields_view()
         self._tensors_end = _LENGTH.size + len(self.fields)
@@ -204,8 +205,7 @@ class _BodyReader:
         return self._body[_LENGTH.size : _LENGTH.size + length]
 
     def scalar(self) -> object:
-        first = self._peek()
-        if first in _ARRAY_BYTES or first in _MAP_BYTES:
+        if self._peek() in _CONTAINER_BYTES:
             raise WireError(WireDefect.NESTING, f"at byte {self._position()}")
         return self._guarded(self._unpacker.unpack)
 
@@ -263,13 +263,15 @@ class _BodyReader:
             raise WireError(WireDefect.LEFTOVER_BYTES, f"{left} after the tensors")
 
     def _position(self) -> int:
-        return cast(int, self._unpacker.tell())
+        position: int = self._unpacker.tell()
+        return position
 
     def _peek(self) -> int:
-        position = self._position()
-        if position >= len(self.fields):
-            raise WireError(WireDefect.TRUNCATED, "the fields end too early")
-        first = self.fields[position]
+        position: int = self._unpacker.tell()
+        try:
+            first = self.fields[position]
+        except IndexError:
+            raise WireError(WireDefect.TRUNCATED, "the fields end too early") from None
         if first in _REFUSED_BYTES:
             raise WireError(WireDefect.EXTENSION_TYPE, f"{first:#04x} at byte {position}")
         return first

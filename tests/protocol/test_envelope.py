@@ -28,7 +28,7 @@ from veilsum.protocol.envelope import (
     open_envelope,
     sign_envelope,
 )
-from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.header import SUITE, Header, decode_header
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.limits import Limits
@@ -81,7 +81,7 @@ def test_good_vectors_open_and_encode_to_their_bytes(file: dict[str, Any], case:
     header = envelope.header
     assert vectors.header_json(header) == case["header"]
     assert header.encode().hex() == case["header_bytes"]
-    assert header.digest().hex() == case["header_digest"]
+    assert header.digest.hex() == case["header_digest"]
     assert envelope.body.digest.hex() == case["body_digest"]
     assert join(encode_envelope(envelope)).hex() == case["envelope"]
     expected = Expectation(header.receiver, header.session, header.roster_hash, header.config_hash)
@@ -266,6 +266,11 @@ def test_a_header_has_two_different_parties_and_proper_names() -> None:
     for changed in ({"receiver": vectors.ALICE}, {"kind": "Kind"}, {"phase": ""}):
         with pytest.raises(InvalidField):
             vectors.good_header(**changed)
+
+
+def test_an_envelope_has_a_signature_of_the_right_length() -> None:
+    with pytest.raises(LocalProtocolError, match="64 bytes, not 63"):
+        Envelope(vectors.good_header(), vectors.good_body(), bytes(63))
 
 
 def test_reprs_show_no_payload() -> None:

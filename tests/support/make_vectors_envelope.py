@@ -93,7 +93,7 @@ def _envelope() -> dict[str, Json]:
             "name": name,
             "header": header_json(envelope.header),
             "header_bytes": envelope.header.encode().hex(),
-            "header_digest": envelope.header.digest().hex(),
+            "header_digest": envelope.header.digest.hex(),
             "body": envelope.body.view().hex(),
             "body_digest": envelope.body.digest.hex(),
             "signed_digest": envelope.digest.hex(),
