@@ -1,0 +1,166 @@
+"""The package as a stranger gets it: everything inside, nothing beside it, and it runs outside the checkout.
+
+The source distribution is built from a copy of the checkout and the wheel from that distribution, so a file
+missing from the first cannot hide behind the checkout. The wheel is installed into an empty environment;
+third-party libraries are lent to it by a .pth file, so that the test needs no network and no gigabytes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sources import FOLDERS, ROOT, imports_of, module_name, source_files
+
+pytestmark = pytest.mark.xdist_group("packaging")
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+NOT_SOURCE = shutil.ignore_patterns(
+    ".git", ".venv", "build", "dist", "bench", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
+)
+IMPORT_NAMES = {"pycryptodome": "Crypto", "pillow": "PIL"}
+
+
+@dataclass(frozen=True)
+class Installed:
+    sdist: Path
+    wheel: Path
+    environment: Path
+
+    def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.environment / "bin" / program, *arguments],
+            cwd=self.environment,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def quietly(*command: str | Path, cwd: Path) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    place = tmp_path_factory.mktemp("packaging")
+    shutil.copytree(ROOT, place / "copy", symlinks=True, ignore=NOT_SOURCE)
+    quietly(sys.executable, "-m", "build", "--no-isolation", "--outdir", place / "dist", cwd=place / "copy")
+    (sdist,) = (place / "dist").glob("*.tar.gz")
+    (wheel,) = (place / "dist").glob("*.whl")
+    environment = place / "environment"
+    quietly(sys.executable, "-m", "venv", "--without-pip", environment, cwd=place)
+    python = environment / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    quietly(*pip, "install", "--no-deps", "--no-index", wheel, cwd=place)
+    lend_libraries(environment)
+    yield Installed(sdist, wheel, environment)
+    shutil.rmtree(place)
+
+
+def lend_libraries(environment: Path) -> None:
+    """Put the libraries of this interpreter behind those of the environment. Their .pth files, and with them
+    the editable install of the checkout, are not read that way."""
+    (site,) = environment.glob("lib/python*/site-packages")
+    ours = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "lent.pth").write_text("\n".join(ours) + "\n")
+
+
+def test_every_folder_with_python_files_is_a_listed_package() -> None:
+    """A package that is not listed works in the checkout and vanishes from the wheel."""
+    folders = {module_name(path.parent / "__init__.py") for path in source_files()}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == folders | {"veilsum"}
+    assert all((ROOT / path.parent / "__init__.py").is_file() for path in source_files())
+
+
+def test_the_wheel_holds_every_module_and_data_file_under_one_name(installed: Installed) -> None:
+    names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
+    assert {name.partition("/")[0] for name in names} == {"veilsum"}
+    data = {path.relative_to(ROOT) for path in (ROOT / "roles/learning/data").iterdir()}
+    assert {f"veilsum/{path}" for path in {*source_files(), *data}} <= names
+    assert "veilsum/py.typed" in names
+
+
+def test_the_source_distribution_holds_all_it_takes_to_test_and_rebuild(installed: Installed) -> None:
+    with tarfile.open(installed.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {str(path) for path in source_files()}
+    for folder in ("tests", "specs"):
+        wanted |= {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.is_file()}
+    wanted = {name for name in wanted if "__pycache__" not in name}
+    assert wanted <= names
+    assert {"Makefile", "constraints.txt", "README.md", "LICENSE", "CHANGELOG.md", ".ci/run"} <= names
+
+
+def test_the_console_script_runs_outside_the_checkout(installed: Installed) -> None:
+    version = installed.run("veilsum", "--version")
+    assert version.stdout == f"veilsum {PROJECT['project']['version']}\n"
+    planned = installed.run("veilsum", "plan", "--parties", "100", "--max-weight", "1000", "--clip", "8")
+    assert planned.returncode == 0, planned.stderr
+    assert "fractional bits that fit" in planned.stdout
+    demo = installed.run("veilsum", "demo", "--dim", "100")
+    assert demo.returncode == 0, demo.stderr
+
+
+def test_every_installed_module_imports_from_the_environment_alone(installed: Installed) -> None:
+    modules = sorted({module_name(path) for path in source_files()})
+    code = (
+        "import importlib, sys\n"
+        f"found = [importlib.import_module(name).__file__ for name in {modules!r}]\n"
+        "print(*{path for path in found if not path.startswith(sys.prefix)})"
+    )
+    done = installed.run("python", "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+def test_the_four_folders_are_no_top_level_names_of_the_environment(installed: Installed) -> None:
+    (site,) = installed.environment.glob("lib/python*/site-packages")
+    assert not {path.name for path in site.iterdir()} & set(FOLDERS)
+
+
+def requirement_name(requirement: str) -> str:
+    return re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def declared() -> set[str]:
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    return {requirement_name(r) for group in (PROJECT["project"]["dependencies"], *extras) for r in group}
+
+
+def test_every_imported_library_is_declared() -> None:
+    known = {IMPORT_NAMES.get(name, name) for name in declared()} | {"veilsum", *sys.stdlib_module_names}
+    imported = {name.partition(".")[0] for path in source_files() for name in imports_of(path)}
+    assert not imported - known
+
+
+def test_every_declared_library_is_pinned_for_development() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {requirement_name(line) for line in lines if "==" in line}
+    assert declared() <= pinned
+    assert "torch==2.13.0" in lines
+    assert not [line for line in lines if "://" in line]
+
+
+def test_the_version_is_stated_once() -> None:
+    source = (ROOT / "veilsum/__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{PROJECT["project"]["version"]}"' in source
+
+
+def test_ci_runs_the_two_checks_and_nothing_else(repository: Path) -> None:
+    script = repository / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert script.read_text().splitlines()[-1] == "exec make check test"
