@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from veilsum.protocol import shamir
+from veilsum.protocol.envelope import Body, join
 from veilsum.protocol.fixedpoint import plan
+from veilsum.protocol.messages import Message, Stamp, Tensor, message
 from veilsum.protocol.ring import Ring
 from veilsum.protocol.sealing import open_sealed, seal
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.signing import SigningKey, verify_signature
 from veilsum.protocol.stream import BLOCK_BYTES, apply_masks
+from veilsum.protocol.wire import decode_message, encode_message
 from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.keystore import generate_rsa_key
 from veilsum.simulations.benchmarks.measuring import Figure, best_cpu_seconds, peak_extra_bytes
@@ -26,8 +30,19 @@ WORDS = 10_000_000
 SHARINGS = ((7, 10), (34, 50), (67, 100))
 TURNS = 7
 
+VECTOR_BYTES = 40 << 20
+
 _RING = Ring(64)
 _KEY = Secret(bytes(range(32)))
+
+
+@message("bench.vector")
+@dataclass(frozen=True, slots=True)
+class BenchVector(Message):
+    """One vector, as every upload is."""
+
+    stamp: Stamp
+    vector: Tensor
 
 
 def measure_core() -> list[Figure]:
@@ -38,6 +53,7 @@ def measure_core() -> list[Figure]:
         *_shamir_figures(),
         *_seal_figures(),
         *_sign_figures(),
+        *_wire_figures(),
     ]
 
 
@@ -176,3 +192,19 @@ def _sign_figures() -> Iterator[Figure]:
     )
     yield Figure("sign_ms", best["sign"] * 1e3, "Ed25519 over a digest")
     yield Figure("verify_ms", best["verify"] * 1e3, "Ed25519 over a digest")
+
+
+def _wire_figures() -> Iterator[Figure]:
+    upload = BenchVector(Stamp(round=0, attempt=0), _RING.zeros(VECTOR_BYTES // _RING.word_bytes))
+    data = join(encode_message(upload))
+    best = best_cpu_seconds(
+        {
+            "encode": lambda: join(encode_message(upload)),
+            "decode": lambda: decode_message("bench.vector", upload.stamp, data),
+            "digest": lambda: Body.of(upload).digest,
+        },
+        TURNS,
+    )
+    yield Figure("wire_40mib_ms.encode", best["encode"] * 1e3, "a 40 MiB vector to one byte string: one copy")
+    yield Figure("wire_40mib_ms.decode", best["decode"] * 1e3, "and back: a view on the bytes, no copy")
+    yield Figure("wire_40mib_ms.digest", best["digest"] * 1e3, "SHA-256 of it, for the signature")
