@@ -13,8 +13,8 @@ the protocol:
 Rejected: a counter instead of a context (two implementations that count differently would reuse keys), and
 one key stretched over several purposes (a mask published for one purpose would open another).
 
-This runs once per neighbour, term and attempt, so it is kept to one packing call and one library call. The
-library's HKDF object is faster than two HMACs of the standard library, its construction included.
+This runs once per neighbour, term and attempt, so it is kept to one packing call and one library call; the
+library's HKDF is no slower than two HMACs of the standard library.
 """
 
 from __future__ import annotations
