@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from veilsum.protocol.messages import Message, Stamp, kind_of
 from veilsum.protocol.wire import decode_message, decode_record, encode_message, encode_record
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+SPECIFICATION = VECTORS.parents[1] / "wire-format.md"
 STAMP = Stamp(bytes(32), round=1, attempt=2, model_hash=bytes(32))
 ENVELOPE_ONLY = {WireDefect.NOT_AN_ENVELOPE, WireDefect.WRONG_VERSION, WireDefect.WRONG_SUITE}
 
@@ -78,6 +81,25 @@ def test_every_defect_of_a_body_has_a_vector() -> None:
 def test_the_folder_holds_what_the_generator_writes() -> None:
     stored = {path.stem: json.loads(path.read_text()) for path in VECTORS.glob("wire*.json")}
     assert stored == make_vectors_wire.build()
+
+
+def test_the_examples_of_the_specification_are_vectors() -> None:
+    blocks = re.findall(r"```hex\n(.*?)```", SPECIFICATION.read_text(), re.DOTALL)
+    files = [json.loads((VECTORS / name).read_text()) for name in ("wire.json", "envelope.json")]
+    known = {
+        value for file in files for case in file["cases"] for value in case.values() if type(value) is str
+    }
+    shown = [re.sub(r"  .*|\s", "", block) for block in blocks]
+    assert len(shown) == 4
+    assert set(shown) <= known
+
+
+def test_the_specification_names_every_defect_and_every_limit() -> None:
+    text = SPECIFICATION.read_text()
+    for defect in WireDefect:
+        assert f"| `{defect.name}` |" in text
+    for field in dataclasses.fields(Limits):
+        assert f"| `{field.name}` | 2^{field.default.bit_length() - 1} |" in text
 
 
 @given(message_strategy(Everything))
