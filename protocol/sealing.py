@@ -17,6 +17,8 @@ key, which gets lost, and a smaller modulus, which would make simulated costs wr
 
 from __future__ import annotations
 
+import functools
+
 from Crypto.Cipher import PKCS1_OAEP
 from Crypto.Hash import SHA256
 from Crypto.PublicKey import RSA
@@ -47,16 +49,7 @@ class RsaPublicKey:
 
     @classmethod
     def from_der(cls, der: bytes) -> RsaPublicKey:
-        try:
-            key = RSA.import_key(der)
-        except (ValueError, IndexError, TypeError):
-            raise Rejection(AbortReason.BAD_KEY, "RSA public key does not decode") from None
-        if key.has_private():
-            raise Rejection(AbortReason.BAD_KEY, "an RSA private key was presented as a public one")
-        public = cls(key)
-        if public.der != der:
-            raise Rejection(AbortReason.BAD_KEY, "RSA public key is not canonical DER SubjectPublicKeyInfo")
-        return public
+        return _parse_public(der)
 
     @property
     def simulation_only(self) -> bool:
@@ -153,6 +146,20 @@ def _require_strong(key: RSA.RsaKey) -> None:
         raise Rejection(AbortReason.BAD_KEY, f"the RSA exponent must be {REAL_EXPONENT}, not {key.e}")
     if key.n % 2 == 0:
         raise Rejection(AbortReason.BAD_KEY, "RSA modulus is even")
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse_public(der: bytes) -> RsaPublicKey:
+    try:
+        key = RSA.import_key(der)
+    except (ValueError, IndexError, TypeError):
+        raise Rejection(AbortReason.BAD_KEY, "RSA public key does not decode") from None
+    if key.has_private():
+        raise Rejection(AbortReason.BAD_KEY, "an RSA private key was presented as a public one")
+    public = RsaPublicKey(key)
+    if public.der != der:
+        raise Rejection(AbortReason.BAD_KEY, "RSA public key is not canonical DER SubjectPublicKeyInfo")
+    return public
 
 
 def _short_name(public: RsaPublicKey) -> str:

@@ -47,7 +47,7 @@ def refused_key(der: bytes) -> str:
     return caught.value.detail
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.binary(max_size=318), st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32))
 def test_seal_opens_under_its_own_label(plaintext: bytes, label: bytes, salt: bytes) -> None:
     """Any plaintext that fits comes back, and the ciphertext is a function of the randomness given."""
@@ -58,7 +58,7 @@ def test_seal_opens_under_its_own_label(plaintext: bytes, label: bytes, salt: by
     assert open_sealed(key, ciphertext, label).reveal() == plaintext
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 384 * 8 - 1), st.integers(0, 32 * 8 - 1))
 def test_no_bit_of_ciphertext_or_label_can_change(ciphertext_bit: int, label_bit: int) -> None:
     """A changed ciphertext or header is BAD_SEAL, with the same words for both."""
@@ -167,7 +167,7 @@ def test_arbitrary_bytes_are_no_public_key(der: bytes) -> None:
     refused_key(der)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 421), st.integers(1, 255))
 def test_changed_byte_gives_a_typed_error_or_another_key(position: int, change: int) -> None:
     """No damage to an encoded key leads to anything but BAD_KEY or a key with that very encoding."""

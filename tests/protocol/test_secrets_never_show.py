@@ -112,7 +112,7 @@ HOLDERS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(secrets)
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_no_object_shows_the_secret_it_holds(holder: str, secret: bytes) -> None:
@@ -171,7 +171,7 @@ def failures(secret: bytes) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("failure", sorted(failures(bytes(32))))
-@settings(max_examples=10)
+@settings(max_examples=10, deadline=None)
 @given(secrets)
 def test_no_failure_shows_the_secret_at_hand(failure: str, secret: bytes) -> None:
     """Error texts and formatted tracebacks, chained ones included, are free of the secret."""

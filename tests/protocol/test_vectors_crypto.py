@@ -7,6 +7,7 @@ values, and files named `*_bad_<defect>` the stated error.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -22,7 +23,7 @@ from Crypto.Protocol.DH import import_x25519_private_key, import_x25519_public_k
 from Crypto.Protocol.KDF import HKDF
 from Crypto.Signature import eddsa
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
@@ -163,19 +164,29 @@ def check_channel(case: Case) -> None:
     assert other_box(key, sequence.to_bytes(12, "big"), plaintext, associated) == box
 
 
+@functools.cache
+def private_key(name: str) -> RsaPrivateKey:
+    return RsaPrivateKey.from_der(Secret(private_der(name)))
+
+
+@functools.cache
+def other_private_key(name: str) -> rsa.RSAPrivateKey:
+    key = load_der_private_key(private_der(name), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    return key
+
+
 def private_der(name: str) -> bytes:
     return next(bytes.fromhex(key["der"]) for key in load("sealing_keys")["cases"] if key["name"] == name)
 
 
 def check_seal(case: Case) -> None:
-    der = private_der(case["private"])
-    private = RsaPrivateKey.from_der(Secret(der))
+    private = private_key(case["private"])
     plaintext, label, random, ciphertext = from_hex(case, "plaintext", "label", "random", "ciphertext")
     assert seal(private.public, plaintext, label, lambda _: random) == ciphertext
     assert open_sealed(private, ciphertext, label).reveal() == plaintext
     oaep = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label)
-    other = load_der_private_key(der, None)
-    assert other.decrypt(ciphertext, oaep) == plaintext  # type: ignore[union-attr]  # these keys are RSA
+    assert other_private_key(case["private"]).decrypt(ciphertext, oaep) == plaintext
 
 
 def check_private_key(case: Case) -> None:
@@ -241,7 +252,7 @@ def try_channel_open(case: Case) -> None:
 
 def try_open_sealed(case: Case) -> None:
     ciphertext, label = from_hex(case, "ciphertext", "label")
-    open_sealed(RsaPrivateKey.from_der(Secret(private_der(case["private"]))), ciphertext, label)
+    open_sealed(private_key(case["private"]), ciphertext, label)
 
 
 ATTEMPTS: dict[str, Callable[[Case], object]] = {
@@ -285,8 +296,7 @@ def other_open_box(case: Case) -> None:
 def other_open_sealed(case: Case) -> None:
     ciphertext, label = from_hex(case, "ciphertext", "label")
     oaep = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label)
-    key = load_der_private_key(private_der(case["private"]), None)
-    key.decrypt(ciphertext, oaep)  # type: ignore[union-attr]  # these keys are RSA
+    other_private_key(case["private"]).decrypt(ciphertext, oaep)
 
 
 @pytest.mark.parametrize(
