@@ -156,8 +156,8 @@ def _size(bound: Length | MaxLength | AtMost | None, default_most: int) -> Size:
 
 
 def _compile_scalar(annotation: Any, bound: Length | MaxLength | AtMost | None) -> FieldType | None:
-    if annotation is PartyId and bound is None:
-        return PartyField()
+    if annotation is PartyId:
+        return PartyField() if bound is None else None
     if isinstance(annotation, NewType):
         annotation = annotation.__supertype__
     if annotation is int and (bound is None or isinstance(bound, AtMost)):

@@ -15,7 +15,7 @@ from tests.support.message_strategies import message_strategy
 from tests.support.wire_examples import Boxes, Empty, Everything, Interval, MaskedInput, RoundKeys, Share
 from veilsum.protocol.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.messages import (
     AtMost,
     Length,
@@ -243,6 +243,7 @@ class Unsupported:
         Annotated[bytes, Length(3), MaxLength(4)],
         Annotated[bytes, "a remark"],
         Annotated[Share, MaxLength(3)],
+        Annotated[PartyId, MaxLength(3)],
         Annotated[tuple[int, ...], AtMost(3)],
         RoundKeys,
     ],
@@ -270,6 +271,13 @@ def test_only_frozen_dataclasses_are_registered() -> None:
 def test_a_field_type_that_cannot_be_resolved_is_named() -> None:
     with pytest.raises(LocalProtocolError, match="Nowhere"):
         record(dataclasses.make_dataclass("Made", [("field", "Nowhere")], frozen=True))
+
+
+def test_a_new_type_travels_as_what_it_is_made_of() -> None:
+    made = record(dataclasses.make_dataclass("Named", [("session", SessionId)], frozen=True))
+    assert made(bytes(32)).session == bytes(32)
+    with pytest.raises(InvalidField, match=r"Named\.session: expected bytes, not str"):
+        made("text")
 
 
 def test_a_tensor_alias_and_a_plain_ndarray_mean_the_same() -> None:
