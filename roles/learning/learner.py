@@ -119,7 +119,8 @@ class TorchLearner:
         except ProtocolError:
             raise
         except (RuntimeError, ValueError, IndexError) as error:
-            raise LocalProtocolError(f"party {self._party}: model and data do not fit: {error}") from error
+            problem = f"the model cannot run on these data: {error}"
+            raise LocalProtocolError(f"party {self._party}: {problem}") from error
 
     def _check_task(self) -> FloatVector:
         """The initial model, after one forward pass that shows that model, data and loss fit together."""

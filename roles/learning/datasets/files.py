@@ -59,14 +59,16 @@ def open_maybe_gzip(path: Path) -> Iterator[BinaryIO]:
 def read_npz(path: Path, names: Sequence[str]) -> list[Array]:
     """Named arrays of an npz file, without pickle."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        if not zipfile.is_zipfile(path):
+            raise LocalProtocolError(f"{path} is not a readable npz file: it is no zip archive")
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
             absent = [name for name in names if name not in archive.files]
             if absent:
                 raise LocalProtocolError(
                     f"{path} has no array {', '.join(absent)}; it has {', '.join(archive.files)}"
                 )
             return [archive[name] for name in names]
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise LocalProtocolError(f"{path} is not a readable npz file: {error}") from error
 
 

@@ -58,7 +58,7 @@ def _require_idx(folder: Path, stem: str, ending: str) -> Path:
 
 
 def read_idx(path: Path, dimensions: int) -> Array:
-    """An idx file of bytes: two zeros, the type, the number of dimensions, their sizes, then exactly the data."""
+    """An idx file of bytes: two zeros, type, number of dimensions, their sizes, then exactly the data."""
     with open_maybe_gzip(path) as handle:
         header = handle.read(4 + 4 * dimensions)
         if len(header) < 4 + 4 * dimensions or header[:4] != bytes([0, 0, _UINT8, dimensions]):

@@ -64,7 +64,7 @@ def test_an_update_without_samples_or_with_a_nan_loss_cannot_be_built() -> None:
     with pytest.raises(TrainingFailed, match="lower the learning rate"):
         LocalUpdate(vector, 1, float("nan"))
     with pytest.raises(LocalProtocolError, match="payload must be"):
-        LocalUpdate(np.ones(2, np.float64), 1, 0.0)  # type: ignore[arg-type] # the wrong type is the point
+        LocalUpdate(np.ones(2, np.float64), 1, 0.0)
     with pytest.raises(LocalProtocolError, match="local model must be"):
         LocalUpdate(vector, 1, 0.0, np.ones((2, 2), np.float32))
 

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from veilsum.roles.learning.compare import train_alone
+from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.models import build_model
+from veilsum.roles.learning.task import BUILT_IN, TaskOptions, load_task
+from veilsum.roles.learning.training import TrainingOptions
+
+SPEC = Path(__file__).parents[3] / "specs" / "learning.md"
+
+
+def test_the_example_of_the_spec_is_a_task_of_about_twenty_lines_that_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = re.search(r"```python\n(.*?)```", SPEC.read_text(), re.DOTALL)
+    assert example is not None
+    assert len([line for line in example[1].splitlines() if line.strip()]) <= 20
+    (tmp_path / "example_of_the_spec.py").write_text(example[1])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = load_task("example_of_the_spec:two_rings", TaskOptions(seed=3))
+    options = TrainingOptions()
+    learner = make_learner(task, 0, 2, "iid", options, seed=3)
+    assert train_alone(learner, 3, options).metrics["accuracy"] > 0.9
+
+
+def test_the_spec_lists_every_built_in_task_and_only_models_that_exist() -> None:
+    text = SPEC.read_text()
+    assert all(f"| `{name}`" in text for name in BUILT_IN)
+    models = text.split("## Models")[1]
+    for name in re.findall(r"`([a-z]+[0-9]*(?:-[a-z]+)?)`", models):
+        build_model(name, (3, 32, 32), 10)
