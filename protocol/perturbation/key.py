@@ -14,10 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, floor, log2
 
-import numpy as np
-
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
+from veilsum.protocol.perturbation.layout import is_finite
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.public import KEY_ID_BYTES, PublicNoise
 from veilsum.protocol.perturbation.settings import NoiseSettings
@@ -59,7 +58,7 @@ class NoiseKey:
             head = self.plan.head
             weight = perturbed[self.plan.head_slices()[0]].reshape(head.outputs, head.features)
             weight += (self.offset * self.public.feature_weight)[:, None]
-        if not np.isfinite(perturbed).all():
+        if not is_finite(perturbed):
             raise EncodingError("the model has parameters that are not finite")
         return perturbed
 

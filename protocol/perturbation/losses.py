@@ -18,6 +18,17 @@ def mean_loss(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
     return torch.nn.functional.cross_entropy(outputs, targets)
 
 
+def loss_and_error(outputs: Tensor, targets: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """The loss and its derivative with respect to the outputs."""
+    samples = outputs.shape[0]
+    if loss == "mse":
+        difference = outputs - target_matrix(targets, outputs)
+        return 0.5 * difference.square().sum() / samples, difference / samples
+    labels = target_matrix(targets, outputs, sums_to_one=True)
+    log_softmax = torch.log_softmax(outputs, dim=1)
+    return -(labels * log_softmax).sum() / samples, (log_softmax.exp() - labels) / samples
+
+
 def target_matrix(targets: Tensor, outputs: Tensor, *, sums_to_one: bool = False) -> Tensor:
     """Targets with one row per sample; class numbers become unit vectors."""
     samples, classes = outputs.shape

@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -91,17 +92,21 @@ class ParameterStatus:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A model that can be perturbed. The server needs nothing else; clients trace their own copy."""
+    """A model that can be perturbed. The server needs nothing else; clients trace their own copy.
+
+    `dense_chain` names the layers of a body that is nothing but linear layers, each followed by ReLU.
+    """
 
     parameters: tuple[ParameterFactors, ...]
     table: FactorTable
     head: Head
     norms: tuple[RunningNorm, ...]
     warnings: tuple[str, ...]
+    dense_chain: tuple[str, ...] | None
     model: nn.Module = field(repr=False)
     example: torch.Tensor = field(repr=False)
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(parameter.size for parameter in self.parameters)
 
@@ -109,6 +114,7 @@ class Plan:
     def body_size(self) -> int:
         return self.size - self.head.outputs * (self.head.features + self.head.has_bias)
 
+    @cached_property
     def slices(self) -> dict[str, slice]:
         ends = list(accumulate(parameter.size for parameter in self.parameters))
         starts = [0, *ends[:-1]]
@@ -116,15 +122,14 @@ class Plan:
 
     def head_slices(self) -> tuple[slice, slice | None]:
         """Where the head's weight and bias lie in the flat vector."""
-        slices = self.slices()
-        weight = slices[_join(self.head.module, "weight")]
-        return weight, slices[_join(self.head.module, "bias")] if self.head.has_bias else None
+        weight = self.slices[f"{self.head.module}.weight"]
+        return weight, self.slices[f"{self.head.module}.bias"] if self.head.has_bias else None
 
     def body_slices(self) -> list[slice]:
         """The rest of the flat vector, as few slices as possible."""
         taken = [s for s in self.head_slices() if s is not None]
         merged: list[slice] = []
-        for piece in self.slices().values():
+        for piece in self.slices.values():
             if piece in taken:
                 continue
             if merged and merged[-1].stop == piece.start:
@@ -136,7 +141,7 @@ class Plan:
     def scale(self, factors: Reals) -> Reals:
         """The flat scale vector for one evaluation of the factor table."""
         flat = np.empty(self.size)
-        for parameter, place in zip(self.parameters, self.slices().values(), strict=True):
+        for parameter, place in zip(self.parameters, self.slices.values(), strict=True):
             parameter.write_scale(factors, flat[place].reshape(parameter.shape))
         return flat
 
@@ -162,7 +167,7 @@ class Plan:
             for p, place in self._placed()
         )
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """Equal for parties whose models have the same parameters, in the same order, with the same head."""
         text = repr(([(p.name, p.shape) for p in self.parameters], self.head, self.norms))
@@ -176,7 +181,7 @@ class Plan:
         return run_self_test(self)
 
     def _placed(self) -> Iterator[tuple[ParameterFactors, slice]]:
-        return zip(self.parameters, self.slices().values(), strict=True)
+        return zip(self.parameters, self.slices.values(), strict=True)
 
     def _entry(self, parameter: ParameterFactors, state: Mapping[str, ArrayLike]) -> Reals:
         if parameter.name not in state:
@@ -187,7 +192,3 @@ class Plan:
                 f"parameter {parameter.name!r} has shape {value.shape}, not {parameter.shape}"
             )
         return value.reshape(-1)
-
-
-def _join(module: str, attribute: str) -> str:
-    return f"{module}.{attribute}" if module else attribute

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from veilsum.protocol.perturbation.client import Forward, load_parameters, run_forward, squared_error_terms
+from veilsum.protocol.perturbation.client import Forward, run_forward, squared_error_terms
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.losses import mean_loss
+from veilsum.protocol.perturbation.packing import load_parameters
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import NoiseSettings

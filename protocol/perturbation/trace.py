@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import Node, map_arg
 
+from veilsum.protocol.perturbation.chains import find_dense_chain
 from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
 from veilsum.protocol.perturbation.plan import Head, Plan
 from veilsum.protocol.perturbation.refusals import refusal_for
@@ -50,12 +51,15 @@ def trace(model: nn.Module, example: Tensor, *, barrier: Barrier = "refuse") -> 
     # A batch of two: enough to notice operations that mix samples, and to normalise over.
     with torch.no_grad():
         walk.run(torch.zeros_like(example[:1]).expand(2, *example.shape[1:]).contiguous())
-    plan = _plan_from(model, example, walk.ledger, str(head_node.target))
+    plan = _plan_from(model, example, walk.ledger, graph, head_node)
     plan.self_test()
     return plan
 
 
-def _plan_from(model: nn.Module, example: Tensor, ledger: Ledger, head_name: str) -> Plan:
+def _plan_from(
+    model: nn.Module, example: Tensor, ledger: Ledger, graph: fx.GraphModule, head_node: Node
+) -> Plan:
+    head_name = str(head_node.target)
     names = [name for name, _ in model.named_parameters()]
     for name in names:
         if name not in ledger.parameters:
@@ -68,6 +72,7 @@ def _plan_from(model: nn.Module, example: Tensor, ledger: Ledger, head_name: str
         head=Head(head_name, head.out_features, head.in_features, head.bias is not None),
         norms=tuple(ledger.norms),
         warnings=tuple(ledger.warnings),
+        dense_chain=find_dense_chain(graph, head_node),
         model=model,
         example=example,
     )

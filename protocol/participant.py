@@ -1,0 +1,446 @@
+"""A client or peer: answers invitations, checks what the server says, and takes part in one attempt after the other.
+
+A message of another participant can overtake the server's: a neighbour may be in the new session, or in the
+next round, before we heard of it. Such messages wait in a small buffer and are replayed when their attempt
+begins; what still does not fit then is refused like anything else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.errors import (
+    AbortReason,
+    LocalProtocolError,
+    ProtocolError,
+    Rejection,
+    RemoteProtocolError,
+)
+from veilsum.protocol.events import (
+    DecisionMade,
+    Event,
+    LocalResult,
+    Model,
+    RoundCommitted,
+    RoundFailed,
+    RunFailed,
+    RunFinished,
+    Send,
+    SessionBegan,
+    TrainingRequested,
+)
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Identity
+from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.parameters import Parameters, Timing
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.rounds import (
+    Committed,
+    Failed,
+    ParticipationRecord,
+    Prepared,
+    RoundMachine,
+    Seat,
+    Trained,
+    failure_of,
+    guard_work,
+    require_same_attempt,
+)
+from veilsum.protocol.schemes.interface import Scheme, require_workable
+from veilsum.protocol.server import ApplyMean
+from veilsum.protocol.session import (
+    Farewell,
+    Hello,
+    HelloRecord,
+    Invitation,
+    Knock,
+    RoundOpened,
+    Session,
+    SessionOpened,
+    SessionTerms,
+    Withdrawn,
+    hash_model,
+)
+from veilsum.protocol.transitions import Phase, TransitionTable
+
+EARLY_MESSAGES_PER_MEMBER = 8
+KNOCKS_PER_PATIENCE = 20
+
+
+class ParticipantPhase(Phase):
+    KNOCKING = "knocking"
+    GREETING = "greeting"
+    PREPARING = "preparing"
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHING = "finishing"
+
+
+_ANYWHERE = (
+    ParticipantPhase.KNOCKING,
+    ParticipantPhase.GREETING,
+    ParticipantPhase.PREPARING,
+    ParticipantPhase.WAITING,
+    ParticipantPhase.RUNNING,
+)
+
+PARTICIPANT_TABLE = TransitionTable(
+    "participant",
+    ParticipantPhase.KNOCKING,
+    {
+        **{(phase, Invitation): (ParticipantPhase.GREETING,) for phase in _ANYWHERE},
+        **{(phase, Farewell): (ParticipantPhase.FINISHING,) for phase in _ANYWHERE},
+        (ParticipantPhase.KNOCKING, "deadline"): (ParticipantPhase.KNOCKING, ParticipantPhase.FINISHING),
+        (ParticipantPhase.GREETING, SessionOpened): (ParticipantPhase.PREPARING, ParticipantPhase.WAITING),
+        (ParticipantPhase.GREETING, "deadline"): (ParticipantPhase.KNOCKING,),
+        (ParticipantPhase.PREPARING, "outcome"): (ParticipantPhase.WAITING,),
+        (ParticipantPhase.WAITING, RoundOpened): (ParticipantPhase.RUNNING,),
+        (ParticipantPhase.WAITING, "deadline"): (ParticipantPhase.KNOCKING,),
+        (ParticipantPhase.RUNNING, RoundOpened): (ParticipantPhase.RUNNING,),
+        (ParticipantPhase.RUNNING, "outcome"): (ParticipantPhase.WAITING,),
+    },
+)
+
+
+class ParticipantMachine:
+    table = PARTICIPANT_TABLE
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        parameters: Parameters,
+        scheme: Scheme,
+        timing: Timing,
+        random: RandomBytes,
+        model: Model | None,
+        apply: ApplyMean,
+        rounds_done: int = 0,
+        record: ParticipationRecord | None = None,
+    ) -> None:
+        require_workable(scheme, parameters)
+        if not scheme.server_holds_model and model is None:
+            raise LocalProtocolError(
+                f"a {scheme.participant_role} of {scheme.name} holds the model: pass one"
+            )
+        self._me = identity
+        self._roster = roster
+        self._parameters = parameters
+        self._scheme = scheme
+        self._timing = timing
+        self._random = random
+        self._apply = apply
+        self.model = model
+        self.rounds_done = rounds_done
+        self.record = record if record is not None else ParticipationRecord()
+        self.phase: Phase = ParticipantPhase.KNOCKING
+        self.session: Session | None = None
+        self._terms: SessionTerms | None = None
+        self._hello: HelloRecord | None = None
+        self._box_key: AgreementKey | None = None
+        self._secrets: object = None
+        self._machine: RoundMachine | None = None
+        self._last_attempt = (-1, -1)
+        self._round_model_hash = b""
+        self._trained: tuple[int, bytes, LocalResult] | None = None
+        self._early: list[tuple[PartyId, Message]] = []
+        self._deadline: float | None = None
+        self._give_up_at = float("inf")
+
+    @property
+    def machine(self) -> RoundMachine | None:
+        """The attempt (or set-up) under way."""
+        return self._machine
+
+    def start(self, now: float) -> list[Event]:
+        self._give_up_at = now + self._timing.patience_s
+        return self._knock(now)
+
+    def next_deadline(self) -> float | None:
+        return self._deadline if self._machine is None else self._machine.deadline
+
+    def handle_deadline(self, now: float) -> list[Event]:
+        due = self.next_deadline()
+        if due is None or now < due:
+            return []
+        if self._machine is not None:
+            return self._settled(self._machine.deadline_passed(now), now)
+        if self.phase is ParticipantPhase.KNOCKING and now >= self._give_up_at:
+            return self._give_up()
+        self._move("deadline", ParticipantPhase.KNOCKING)
+        return self._knock(now)
+
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        """Events, or `RemoteProtocolError` with nothing changed."""
+        try:
+            if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
+                return self._receive_from_server(sender, message, now)
+            if self._is_early(sender, message):
+                self._early.append((sender, message))
+                return []
+            machine = self._require_in_attempt(sender, message)
+            return self._settled(machine.receive(sender, message, now), now)
+        except Rejection as rejection:
+            raise rejection.blamed_on(sender) from rejection
+
+    def _receive_from_server(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        if sender != SERVER:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} comes from the server")
+        self.table.require_expected(self.phase, message, sender)
+        match message:
+            case Invitation():
+                return self._greet(message, now)
+            case SessionOpened():
+                return self._enter_session(message, now)
+            case RoundOpened():
+                return self._enter_round(message, now)
+            case Farewell():
+                return self._leave(message)
+            case _:
+                raise Rejection(AbortReason.UNEXPECTED_MESSAGE)
+
+    def _greet(self, message: Invitation, now: float) -> list[Event]:
+        events = self._abandon_attempt("the server opened a new session")
+        self._move(Invitation, ParticipantPhase.GREETING)
+        self._terms = SessionTerms(self._roster, self._parameters, message.nonce)
+        self._box_key = AgreementKey.generate(self._random)
+        self._hello = self._terms.new_hello(self._me, self._box_key, self.rounds_done, self._random)
+        self.session = None
+        self._be_patient(now)
+        return [*events, Send(SERVER, Hello(Stamp(), message.nonce, self._hello))]
+
+    def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
+        assert self._terms is not None
+        assert self._hello is not None
+        session = self._terms.accept(self._me.name, self._hello, message.hellos)
+        if message.stamp.session != session.id:
+            raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
+        self.session = session
+        self._last_attempt = (-1, -1)
+        self._secrets = None
+        self._be_patient(now)
+        events: list[Event] = [SessionBegan(session.id, session.members)]
+        setup = self._scheme.participant_setup(self._seat(message.stamp))
+        if setup is None:
+            self._move(SessionOpened, ParticipantPhase.WAITING)
+            return events
+        self._move(SessionOpened, ParticipantPhase.PREPARING)
+        self._machine = setup
+        return events + self._settled(setup.start(now), now) + self._replay_early(now)
+
+    def _enter_round(self, message: RoundOpened, now: float) -> list[Event]:
+        stamp = message.stamp
+        self._require_new_attempt(stamp)
+        if self._scheme.server_holds_model:
+            self._require_model(message)
+            model: Model = message.model
+        else:
+            assert self.model is not None
+            model = self.model
+        events = self._abandon_attempt("the server began another attempt")
+        self._move(RoundOpened, ParticipantPhase.RUNNING)
+        self._last_attempt = (stamp.round, stamp.attempt)
+        self._round_model_hash = stamp.model_hash
+        self.model = model
+        self._be_patient(now)
+        seat = self._seat(stamp)
+        self._machine = self._scheme.participant_round(seat)
+        decision = DecisionMade(
+            {"round": stamp.round, "attempt": stamp.attempt, "session": stamp.session.hex()}
+        )
+        events += [decision, *self._settled(self._machine.start(now), now)]
+        return events + self._replay_early(now)
+
+    def _require_new_attempt(self, stamp: Stamp) -> None:
+        if self.session is None or stamp.session != self.session.id:
+            raise Rejection(AbortReason.WRONG_SESSION)
+        if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
+            raise Rejection(
+                AbortReason.REPLAY,
+                f"round {stamp.round} attempt {stamp.attempt} is not after {self._last_attempt}, "
+                f"{self.rounds_done} rounds are done",
+            )
+        if stamp.round in self.record.spent_rounds:
+            raise Rejection(
+                AbortReason.DIFFERENCING,
+                f"a sum with our update of round {stamp.round} may be open already; another would expose it",
+            )
+        if not self._scheme.server_holds_model and stamp.round != self.rounds_done:
+            raise Rejection(
+                AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
+            )
+
+    def _require_model(self, message: RoundOpened) -> None:
+        if message.model.dtype.str != "<f4" or len(message.model) != self._parameters.dimension:
+            raise Rejection(
+                AbortReason.BAD_VECTOR,
+                f"a model has {self._parameters.dimension} float32 numbers, got {message!r}",
+            )
+        if message.stamp.model_hash != hash_model(message.model):
+            raise Rejection(AbortReason.WRONG_MODEL, "the model does not have the announced hash")
+
+    def _seat(self, stamp: Stamp) -> Seat:
+        assert self.session is not None
+        assert self._box_key is not None
+        model, round_number = self.model, stamp.round
+
+        def next_model(before: Model, mean: NDArray[np.float64]) -> Model:
+            return self._apply(before, mean, round_number)
+
+        return Seat(
+            me=self._me,
+            roster=self._roster,
+            parameters=self._parameters,
+            timing=self._timing,
+            random=self._random,
+            session=self.session,
+            stamp=stamp,
+            model=model,
+            next_model=next_model,
+            box_key=self._box_key,
+            secrets=self._secrets,
+            record=self.record,
+            train=self._train,
+            withdraw=self._withdraw,
+        )
+
+    def _train(self, then: Trained, now: float) -> list[Event]:
+        """Ask for training, or take the result of an earlier attempt of this round from the same model."""
+        assert self.model is not None
+        round_number, model_hash = self._last_attempt[0], self._round_model_hash
+        if self._trained is not None and self._trained[:2] == (round_number, model_hash):
+            return then(self._trained[2], now)
+
+        def remember(result: LocalResult, later: float) -> list[Event]:
+            self._trained = (round_number, model_hash, result)
+            return then(result, later)
+
+        return [TrainingRequested(round_number, self.model, remember, self._withdraw)]
+
+    def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
+        """Leave this attempt and tell the server why, in words that hold no value of ours."""
+        machine = self._machine
+        if machine is None:
+            return []
+        machine.outcome = failure_of(error, repeatable=True)
+        return [Send(SERVER, Withdrawn(machine.stamp, type(error).__name__))]
+
+    def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
+        machine = self._machine
+        if machine is None:
+            raise Rejection(
+                AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} while {self.phase.value}"
+            )
+        require_same_attempt(sender, message.stamp, machine.stamp)
+        if sender != SERVER and (self.session is None or sender not in self.session.hellos):
+            raise Rejection(AbortReason.UNKNOWN_PARTY, "not in this session")
+        return machine
+
+    def _is_early(self, sender: PartyId, message: Message) -> bool:
+        """From another participant, of a session or attempt that we may hear of next."""
+        if sender == SERVER or sender not in self._roster.participants:
+            return False
+        if len(self._early) >= EARLY_MESSAGES_PER_MEMBER * len(self._roster.participants):
+            return False
+        if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
+            return True
+        stamp = message.stamp
+        if self.session is None or stamp.session != self.session.id or sender not in self.session.hellos:
+            return False
+        reached = (
+            self._last_attempt
+            if self._machine is None
+            else (self._machine.stamp.round, self._machine.stamp.attempt)
+        )
+        preparing = self.phase is ParticipantPhase.PREPARING
+        return (stamp.round, stamp.attempt) > reached or (preparing and not self._machine_takes(message))
+
+    def _machine_takes(self, message: Message) -> bool:
+        return self._machine is not None and type(message) in self._machine.table.messages
+
+    def _replay_early(self, now: float) -> list[Event]:
+        waiting, self._early = self._early, []
+        events: list[Event] = []
+        for sender, message in waiting:
+            if self._is_early(sender, message):
+                self._early.append((sender, message))
+                continue
+            try:
+                events += self.receive(sender, message, now)
+            except RemoteProtocolError:
+                continue
+        return events
+
+    def _settled(self, events: list[Event], now: float) -> list[Event]:
+        """Events so far, and what follows from the attempt's outcome if it has one."""
+        machine = self._machine
+        if machine is None or machine.outcome is None:
+            return guard_work(events, lambda: self._machine is machine, self._settled)
+        self._machine = None
+        self._move("outcome", ParticipantPhase.WAITING)
+        self._be_patient(now)
+        match machine.outcome:
+            case Committed() as outcome:
+                return events + self._commit(machine.stamp, outcome)
+            case Failed() as failed:
+                return [*events, _round_failed(machine.stamp, failed), Send(SERVER, Knock(Stamp()))]
+            case Prepared() as prepared:
+                self._secrets = prepared.secrets
+                if prepared.adopted_model is not None and prepared.rounds_done is not None:
+                    self.model, self.rounds_done = prepared.adopted_model, prepared.rounds_done
+                return events
+
+    def _commit(self, stamp: Stamp, outcome: Committed) -> list[Event]:
+        if outcome.model is not None:
+            self.model = outcome.model
+        self.rounds_done = stamp.round + 1
+        self.record.cohorts.append(frozenset(outcome.members))
+        self._trained = None
+        return [
+            RoundCommitted(
+                stamp.round, stamp.attempt, outcome.members, outcome.model_hash, outcome.model, outcome.total
+            )
+        ]
+
+    def _abandon_attempt(self, why: str) -> list[Event]:
+        machine, self._machine = self._machine, None
+        if machine is None or self.phase is not ParticipantPhase.RUNNING:
+            return []
+        return [_round_failed(machine.stamp, Failed(AbortReason.WITHDRAWN, SERVER, why))]
+
+    def _leave(self, message: Farewell) -> list[Event]:
+        if message.completed and self._scheme.server_holds_model:
+            if message.model.dtype.str != "<f4" or len(message.model) != self._parameters.dimension:
+                raise Rejection(AbortReason.BAD_VECTOR, "the final model has the wrong shape")
+            self.model = message.model
+        events = self._abandon_attempt("the server ended the run")
+        self._move(Farewell, ParticipantPhase.FINISHING)
+        if not message.completed:
+            return [*events, RunFailed(AbortReason.WITHDRAWN, SERVER, message.detail)]
+        return [*events, RunFinished(self.rounds_done, self.model)]
+
+    def _knock(self, now: float) -> list[Event]:
+        self._deadline = now + self._timing.patience_s / KNOCKS_PER_PATIENCE
+        return [Send(SERVER, Knock(Stamp()))]
+
+    def _be_patient(self, now: float) -> None:
+        """The server was heard: wait for its next word for as long as a whole phase of others may take."""
+        self._deadline = now + self._timing.patience_s
+        self._give_up_at = now + 2 * self._timing.patience_s
+
+    def _give_up(self) -> list[Event]:
+        self._move("deadline", ParticipantPhase.FINISHING)
+        self._deadline = None
+        return [RunFailed(AbortReason.TIMED_OUT, SERVER, "the server has not been heard from for too long")]
+
+    def _move(self, trigger: type[Message] | str, target: Phase) -> None:
+        self.table.require_move(self.phase, trigger, target)
+        self.phase = target
+
+
+def _round_failed(stamp: Stamp, failed: Failed) -> RoundFailed:
+    return RoundFailed(stamp.round, stamp.attempt, failed.reason, failed.culprit, failed.detail)

@@ -1,0 +1,1 @@
+"""The schemes: what travels in a round, and what each role may learn from it."""

@@ -1,0 +1,96 @@
+"""AMPC: peers decompose their vectors twice, and the server averages a model it cannot see. MPC: without the bias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from veilsum.protocol.keys import Role
+from veilsum.protocol.parameters import Bias, Parameters, Recovery, Rekey
+from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.schemes.ampc.messages import (
+    ModelHeld,
+    ResultDigest,
+    SeedsForNeighbour,
+)
+from veilsum.protocol.schemes.ampc.peer import AmpcPeer
+from veilsum.protocol.schemes.ampc.server import AmpcServer
+from veilsum.protocol.schemes.ampc.setup import EpochRelay, EpochSetup
+from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.shares import ReleasedShares, SealedShares
+from veilsum.protocol.survivors import SurvivorSignature
+
+DROP_POINTS = {
+    "seeds": SeedsForNeighbour,
+    "ready": ModelHeld,
+    "shares": SealedShares,
+    "upload": MaskedInput,
+    "survivors": SurvivorSignature,
+    "release": ReleasedShares,
+    "result": ResultDigest,
+}
+
+
+@register
+class Mpc(Scheme):
+    name = "mpc"
+    participant_role = Role.PEER
+    server_holds_model = False
+    needs_rsa = True
+    learns = {
+        "server": "the mean of each round, hence the global model",
+        "peer": "the global model",
+        "broker": "who talks when, and how much",
+    }
+    drop_points = DROP_POINTS
+    machines = {
+        "mpc server, set-up": EpochRelay,
+        "mpc peer, set-up": EpochSetup,
+        "mpc server": AmpcServer,
+        "mpc peer": AmpcPeer,
+    }
+    with_bias = False
+
+    def server_setup(self, desk: ServerDesk) -> RoundMachine:
+        return EpochRelay(desk)
+
+    def participant_setup(self, seat: Seat) -> RoundMachine:
+        return EpochSetup(seat, with_bias=self.with_bias)
+
+    def server_round(self, desk: ServerDesk) -> RoundMachine:
+        return AmpcServer(desk, learns_sum=not self.with_bias)
+
+    def participant_round(self, seat: Seat) -> RoundMachine:
+        return AmpcPeer(seat)
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        yield from secure_sum_problems(parameters)
+        if parameters.bias is Bias.COMMON and not self.with_bias:
+            yield "mpc has no bias: leave bias at 'own' or use the scheme ampc"
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        yield "mpc: the server learns the mean of every round; use ampc to hide it"
+
+
+@register
+class Ampc(Mpc):
+    name = "ampc"
+    learns = {
+        "server": "nothing but uniform words",
+        "peer": "the global model, by design",
+        "broker": "who talks when, and how much",
+    }
+    machines = {
+        "ampc server, set-up": EpochRelay,
+        "ampc peer, set-up": EpochSetup,
+        "ampc server": AmpcServer,
+        "ampc peer": AmpcPeer,
+    }
+    with_bias = True
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        yield "ampc: one peer that colludes with the server gives it the global model"
+        if parameters.recovery is Recovery.NONE:
+            yield "ampc with recovery 'none': one missing upload ends the run"
+        if parameters.rekey is Rekey.EPOCH:
+            yield "ampc: theft of a peer's RSA key opens every recorded epoch sealed to it"

@@ -1,0 +1,143 @@
+"""What travels between peers, and between peers and the server, besides shares and survivor lists.
+
+Set-up of an epoch (a session):
+
+    peer -> neighbour   ampc.seeds-for-neighbour   RSA(share secret, bias secret), signed
+    peer -> server      ampc.seeds-for-others      RSA(bias secret) for every other peer, signed
+    server -> peer      ampc.seeds-relayed         those of the others for this peer
+    peer -> everyone    ampc.model-held            how many rounds are done, and a keyed hash of the model
+    peer -> peer        ampc.model-wanted          a joiner or returner asks for the current model
+    peer -> peer        ampc.model-given           sealed
+
+A round:
+
+    server -> peers     round.opened
+    peer -> server      shares.sealed              shares of the self mask; relayed as shares.delivered
+    peer -> neighbour   ampc.share-vector          (share mode 'tensor') the share itself, sealed
+    peer -> server      upload.masked
+    server -> peers     survivors.list
+    peer -> server      ampc.seeds-revealed        the round's share keys exchanged with dropped neighbours
+    peer -> server      survivors.signature
+    server -> peers     survivors.proof
+    peer -> server      shares.released            self-mask shares of the survivors
+    server -> peers     ampc.aggregate             the sum, still under the biases
+    peer -> everyone    ampc.result-digest         commit only if all agree
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
+
+SEEDS_DOMAIN = "sealed-seeds"
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class SealedRecord:
+    """An RSA ciphertext and its sender's signature; OAEP by itself has no sender."""
+
+    ciphertext: Annotated[bytes, MaxLength(512)]
+    signature: Annotated[bytes, Length(64)]
+
+
+@message("ampc.seeds-for-neighbour")
+@dataclass(frozen=True, slots=True)
+class SeedsForNeighbour(Message):
+    stamp: Stamp
+    sealed: SealedRecord
+
+
+@message("ampc.seeds-for-others")
+@dataclass(frozen=True, slots=True)
+class SeedsForOthers(Message):
+    stamp: Stamp
+    sealed: Mapping[PartyId, SealedRecord]
+
+
+@message("ampc.seeds-relayed")
+@dataclass(frozen=True, slots=True)
+class SeedsRelayed(Message):
+    stamp: Stamp
+    sealed: Mapping[PartyId, SealedRecord]
+
+
+@message("ampc.model-held")
+@dataclass(frozen=True, slots=True)
+class ModelHeld(Message):
+    stamp: Stamp
+    rounds_done: int
+    keyed_hash: Annotated[bytes, Length(32)]
+
+
+@message("ampc.model-wanted")
+@dataclass(frozen=True, slots=True)
+class ModelWanted(Message):
+    stamp: Stamp
+
+
+@message("ampc.model-given")
+@dataclass(frozen=True, slots=True)
+class ModelGiven(Message):
+    stamp: Stamp
+    box: Tensor
+
+
+@message("ampc.share-vector")
+@dataclass(frozen=True, slots=True)
+class ShareVector(Message):
+    stamp: Stamp
+    box: Tensor
+
+
+@message("ampc.seeds-revealed")
+@dataclass(frozen=True, slots=True)
+class SeedsRevealed(Message):
+    """Mask keys of this attempt shared with dropped neighbours: given to them, and taken from them.
+
+    In share mode 'tensor' the taken shares exist as vectors only; their sum is `taken_sum`.
+    """
+
+    stamp: Stamp
+    given: Mapping[PartyId, Annotated[bytes, Length(32)]]
+    taken: Mapping[PartyId, Annotated[bytes, Length(32)]]
+    taken_sum: Tensor
+
+
+@message("ampc.aggregate")
+@dataclass(frozen=True, slots=True)
+class Aggregate(Message):
+    stamp: Stamp
+    survivors: tuple[PartyId, ...]
+    vector: Tensor
+
+
+@message("ampc.result-digest")
+@dataclass(frozen=True, slots=True)
+class ResultDigest(Message):
+    stamp: Stamp
+    aggregate: Annotated[bytes, Length(32)]
+    result: Annotated[bytes, Length(32)]
+
+
+def seal_label(stamp: Stamp, sender: PartyId, receiver: PartyId) -> bytes:
+    """The OAEP label: a ciphertext opens only in the session, direction and pair it was made for."""
+    framed = length_prefixed(
+        domain_tag("sealed-seeds"),
+        stamp.session,
+        stamp.round.to_bytes(8, "big"),
+        stamp.attempt.to_bytes(8, "big"),
+        sender.encode(),
+        receiver.encode(),
+    )
+    return hashlib.sha256(framed).digest()
+
+
+def sealed_digest(label: bytes, ciphertext: bytes) -> bytes:
+    return hashlib.sha256(length_prefixed(domain_tag("sealed-seeds-signed"), label, ciphertext)).digest()

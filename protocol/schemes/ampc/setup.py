@@ -1,0 +1,335 @@
+"""A peer's side of an epoch's set-up: exchange sealed seeds, then make sure that everyone starts from one model.
+
+    EXCHANGING   seeds of the other members are due
+    FETCHING     we are behind: the current model is due from a peer
+    COMPARING    everyone must say that it holds the same model
+
+A peer that is behind (a joiner, or one that missed a round) takes the model from the first up-to-date peer,
+and only if every up-to-date peer stated the same keyed hash. Seeds reach neighbours directly and all others
+through the server; either way they are sealed to the receiver's RSA key and signed by the sender.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilsum.protocol.boxes import open_box, seal_box
+from veilsum.protocol.decomposition import EpochSecrets, keyed_model_hash
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.events import Event, Model, Send
+from veilsum.protocol.graph import Graph
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.messages import Tensor
+from veilsum.protocol.randomness import require_random
+from veilsum.protocol.rounds import (
+    Failed,
+    Prepared,
+    RoundMachine,
+    Seat,
+    ServerDesk,
+    handles,
+    require_absent,
+    require_from_server,
+)
+from veilsum.protocol.schemes.ampc.messages import (
+    SEEDS_DOMAIN,
+    ModelGiven,
+    ModelHeld,
+    ModelWanted,
+    SealedRecord,
+    SeedsForNeighbour,
+    SeedsForOthers,
+    SeedsRelayed,
+    seal_label,
+    sealed_digest,
+)
+from veilsum.protocol.sealing import open_sealed, seal
+from veilsum.protocol.secret import Secret
+from veilsum.protocol.session import hash_model
+from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
+
+SEED_BYTES = 32
+
+
+class SetupPhase(Phase):
+    EXCHANGING = "exchanging"
+    FETCHING = "fetching"
+    COMPARING = "comparing"
+    CLOSED = "closed"
+
+
+_P = SetupPhase
+_OPEN = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
+_AFTER_SEEDS = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING, _P.CLOSED)
+
+
+class EpochSetup(RoundMachine):
+    table = TransitionTable(
+        "ampc peer, set-up",
+        _P.EXCHANGING,
+        {
+            (_P.EXCHANGING, "start"): (_P.FETCHING, _P.COMPARING, _P.CLOSED),
+            (_P.EXCHANGING, SeedsForNeighbour): _AFTER_SEEDS,
+            (_P.EXCHANGING, SeedsRelayed): _AFTER_SEEDS,
+            **{(phase, ModelHeld): (phase, _P.CLOSED) for phase in _OPEN},
+            **{(phase, ModelWanted): (phase,) for phase in (_P.EXCHANGING, _P.COMPARING)},
+            (_P.FETCHING, ModelGiven): (_P.COMPARING, _P.CLOSED),
+            **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
+        },
+    )
+
+    def __init__(self, seat: Seat, *, with_bias: bool) -> None:
+        super().__init__(seat.stamp)
+        self._seat = seat
+        self._with_bias = with_bias
+        self._graph: Graph | None = None
+        self._given: dict[PartyId, Secret] = {}
+        self._taken: dict[PartyId, Secret] = {}
+        self._biases: dict[PartyId, Secret] = {}
+        self._held: dict[PartyId, ModelHeld] = {}
+        self._wanting: list[PartyId] = []
+        self._model = seat.model
+        self._newest = max(hello.rounds_done for hello in seat.session.hellos.values())
+        self._behind = seat.session.hellos[seat.name].rounds_done < self._newest
+
+    def start(self, now: float) -> list[Event]:
+        seat = self._seat
+        self.deadline = now + seat.timing.patience_s
+        try:
+            self._graph = seat.parameters.graph.draw(seat.session.members, seat.session.id)
+            self._graph.require_safe_for_decomposition()
+        except Rejection as problem:
+            return self.fail("start", _P.CLOSED, problem)
+        if self._with_bias:
+            self._biases[seat.name] = self._fresh_secret()
+        self._given = {other: self._fresh_secret() for other in self._graph.neighbours_of(seat.name)}
+        events: list[Event] = [
+            Send(other, SeedsForNeighbour(self.stamp, self._sealed_for(other))) for other in self._given
+        ]
+        strangers = [other for other in seat.session.members if other not in (seat.name, *self._given)]
+        if strangers and self._with_bias:
+            sealed = {other: self._sealed_for(other) for other in strangers}
+            events.append(Send(SERVER, SeedsForOthers(self.stamp, sealed)))
+        return events
+
+    def _fresh_secret(self) -> Secret:
+        return Secret(require_random(self._seat.random, SEED_BYTES))
+
+    def _sealed_for(self, other: PartyId) -> SealedRecord:
+        """The share secret for a neighbour, then our bias secret, under the receiver's RSA key and our signature."""
+        seat = self._seat
+        parts = [self._given[other]] if other in self._given else []
+        parts += [self._biases[seat.name]] if self._with_bias else []
+        rsa = seat.roster.identity(other).rsa
+        if rsa is None:
+            raise Rejection(AbortReason.BAD_KEY, f"{other} has no RSA key in the roster")
+        label = seal_label(self.stamp, seat.name, other)
+        ciphertext = seal(rsa, b"".join(part.reveal() for part in parts), label, seat.random)
+        signature = seat.me.signing.sign(SEEDS_DOMAIN, sealed_digest(label, ciphertext))
+        return SealedRecord(ciphertext, signature)
+
+    def _open_seeds(self, sender: PartyId, record: SealedRecord, parts: int) -> list[Secret]:
+        seat = self._seat
+        label = seal_label(self.stamp, sender, seat.name)
+        seat.roster.verify(sender, SEEDS_DOMAIN, sealed_digest(label, record.ciphertext), record.signature)
+        assert seat.me.rsa is not None
+        plain = open_sealed(seat.me.rsa, record.ciphertext, label).reveal()
+        if len(plain) != parts * SEED_BYTES:
+            raise Rejection(AbortReason.BAD_SEAL, f"expected {parts} seeds of {SEED_BYTES} bytes")
+        return [Secret(plain[at : at + SEED_BYTES]) for at in range(0, len(plain), SEED_BYTES)]
+
+    @handles(SeedsForNeighbour)
+    def take_from_neighbour(self, sender: PartyId, message: SeedsForNeighbour, now: float) -> list[Event]:
+        if sender not in self._given:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "share seeds of a party that is not a neighbour")
+        require_absent(sender, self._taken)
+        seeds = self._open_seeds(sender, message.sealed, 2 if self._with_bias else 1)
+        self._taken[sender] = seeds[0]
+        if self._with_bias:
+            self._biases[sender] = seeds[1]
+        return self._after_seeds(SeedsForNeighbour)
+
+    @handles(SeedsRelayed)
+    def take_relayed(self, sender: PartyId, message: SeedsRelayed, now: float) -> list[Event]:
+        require_from_server(sender)
+        opened = {}
+        for origin, record in message.sealed.items():
+            if origin in self._given or origin not in self._seat.session.hellos or not self._with_bias:
+                raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"relayed seeds of {origin}")
+            require_absent(origin, self._biases)
+            opened[origin] = self._open_seeds(origin, record, 1)[0]
+        self._biases |= opened
+        return self._after_seeds(SeedsRelayed)
+
+    @property
+    def _secrets(self) -> EpochSecrets:
+        assert self._graph is not None
+        return EpochSecrets(self._graph, self._given, self._taken, self._biases)
+
+    @property
+    def _seeds_complete(self) -> bool:
+        members = set(self._seat.session.members)
+        return self._taken.keys() == self._given.keys() and (
+            not self._with_bias or self._biases.keys() == members
+        )
+
+    def _after_seeds(self, trigger: Trigger) -> list[Event]:
+        if not self._seeds_complete:
+            return []
+        if self._behind:
+            self.move(trigger, _P.FETCHING, self.deadline)
+            return self._ask_for_model()
+        self.move(trigger, _P.COMPARING, self.deadline)
+        events = self._state_model(self._newest)
+        for other in self._wanting:
+            events += self._give_model(other)
+        return events + self._compare(trigger)
+
+    def _state_model(self, rounds_done: int) -> list[Event]:
+        assert self._model is not None
+        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(self._model))
+        held = ModelHeld(self.stamp, rounds_done, keyed)
+        self._held[self._seat.name] = held
+        others = [name for name in self._seat.session.members if name != self._seat.name]
+        return [Send(name, held) for name in (*others, SERVER)]
+
+    @handles(ModelHeld)
+    def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
+        require_absent(sender, self._held)
+        if message.rounds_done != self._newest:
+            raise Rejection(
+                AbortReason.WRONG_ROUND, f"{message.rounds_done} rounds, the newest is {self._newest}"
+            )
+        self._held[sender] = message
+        if self.phase is _P.FETCHING:
+            return self._ask_for_model()
+        return self._compare(ModelHeld) if self.phase is _P.COMPARING else []
+
+    def _compare(self, trigger: Trigger) -> list[Event]:
+        mine = self._held[self._seat.name].keyed_hash
+        for name, held in sorted(self._held.items()):
+            if held.keyed_hash != mine:
+                detail = f"{name} and {self._seat.name} hold different models after {self._newest} rounds"
+                return self.fail(trigger, _P.CLOSED, Failed(AbortReason.WRONG_MODEL, name, detail))
+        if self._held.keys() >= set(self._seat.session.members):
+            self.move(trigger, _P.CLOSED)
+            self.outcome = Prepared(self._secrets, self._model, self._newest)
+        return []
+
+    @property
+    def _up_to_date(self) -> list[PartyId]:
+        hellos = self._seat.session.hellos
+        return [name for name, hello in hellos.items() if hello.rounds_done == self._newest]
+
+    def _ask_for_model(self) -> list[Event]:
+        """Ask once all up-to-date peers have stated their hash; asking again would not help."""
+        if not self._held.keys() >= set(self._up_to_date) or self._wanting:
+            return []
+        provider = self._up_to_date[0]
+        self._wanting = [provider]
+        return [Send(provider, ModelWanted(self.stamp))]
+
+    @handles(ModelWanted)
+    def answer_want(self, sender: PartyId, message: ModelWanted, now: float) -> list[Event]:
+        if sender in self._up_to_date or self._behind:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{sender} does not need our model")
+        require_absent(sender, self._wanting)
+        if self.phase is _P.EXCHANGING:
+            self._wanting.append(sender)
+            return []
+        return self._give_model(sender)
+
+    def _give_model(self, other: PartyId) -> list[Event]:
+        assert self._model is not None
+        box = seal_box(self._box_secret(self._seat.name, other, other), self._model.tobytes(), b"")
+        return [Send(other, ModelGiven(self.stamp, np.frombuffer(box, dtype=np.uint8)))]
+
+    @handles(ModelGiven)
+    def adopt_model(self, sender: PartyId, message: ModelGiven, now: float) -> list[Event]:
+        if self._wanting != [sender]:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its model")
+        model = self._opened_model(sender, message.box)
+        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(model))
+        for name in self._up_to_date:
+            if self._held[name].keyed_hash != keyed:
+                raise Rejection(AbortReason.WRONG_MODEL, f"{name} holds another model than the one offered")
+        self._model = model
+        self.move(ModelGiven, _P.COMPARING, self.deadline)
+        return self._state_model(self._newest) + self._compare(ModelGiven)
+
+    def _opened_model(self, sender: PartyId, box: Tensor) -> Model:
+        plain = open_box(self._box_secret(sender, self._seat.name, sender), box.tobytes(), b"")
+        if len(plain) != 4 * self._seat.parameters.dimension:
+            raise Rejection(AbortReason.BAD_VECTOR, "the model has another dimension than the federation's")
+        return np.frombuffer(plain, dtype="<f4")
+
+    def _box_secret(self, sender: PartyId, receiver: PartyId, other: PartyId) -> Secret:
+        agreed = self._seat.box_key.agree(self._seat.session.box_key_of(other))
+        context = KeyContext(self.stamp.session, self.stamp.round, self.stamp.attempt, sender, receiver)
+        return derive_key(agreed, Purpose.SEAL, context)
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")
+        return self.fail("deadline", _P.CLOSED, failed)
+
+
+class RelayPhase(Phase):
+    RELAYING = "relaying"
+    CLOSED = "closed"
+
+
+class EpochRelay(RoundMachine):
+    """The server's side: passes on what it cannot open, and waits until every peer holds the current model."""
+
+    table = TransitionTable(
+        "ampc server, set-up",
+        RelayPhase.RELAYING,
+        {
+            (RelayPhase.RELAYING, SeedsForOthers): (RelayPhase.RELAYING,),
+            (RelayPhase.RELAYING, ModelHeld): (RelayPhase.RELAYING, RelayPhase.CLOSED),
+            (RelayPhase.RELAYING, "deadline"): (RelayPhase.CLOSED,),
+            (RelayPhase.RELAYING, "loss"): (RelayPhase.CLOSED,),
+        },
+    )
+
+    def __init__(self, desk: ServerDesk) -> None:
+        super().__init__(desk.stamp)
+        self._desk = desk
+        self._relayed: set[PartyId] = set()
+        self._held: dict[PartyId, ModelHeld] = {}
+
+    def start(self, now: float) -> list[Event]:
+        self.deadline = now + self._desk.timing.phase_s
+        return []
+
+    @handles(SeedsForOthers)
+    def relay(self, sender: PartyId, message: SeedsForOthers, now: float) -> list[Event]:
+        require_absent(sender, self._relayed)
+        for receiver in message.sealed:
+            self._desk.session.require_member(receiver)
+        self._relayed.add(sender)
+        return [
+            Send(receiver, SeedsRelayed(self.stamp, {sender: sealed}))
+            for receiver, sealed in message.sealed.items()
+        ]
+
+    @handles(ModelHeld)
+    def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
+        require_absent(sender, self._held)
+        self._held[sender] = message
+        if self._held.keys() >= set(self._desk.session.members):
+            self.move(ModelHeld, RelayPhase.CLOSED)
+            self.outcome = Prepared(rounds_done=message.rounds_done)
+        return []
+
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        return self._give_up("loss", (party,))
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        missing = tuple(name for name in self._desk.session.members if name not in self._held)
+        return self._give_up("deadline", missing if self._held else ())
+
+    def _give_up(self, trigger: Trigger, missing: tuple[PartyId, ...]) -> list[Event]:
+        detail = f"the set-up of the epoch is incomplete; not ready: {', '.join(missing[:10]) or 'everyone'}"
+        return self.fail(trigger, RelayPhase.CLOSED, Failed(AbortReason.TIMED_OUT, "", detail, missing))

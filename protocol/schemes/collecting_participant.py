@@ -1,0 +1,175 @@
+"""A participant's side of a sum that survives dropouts: what `masked` and `ampc` have in common.
+
+    SHARING              shares of our secrets are with the server, those of the others are due
+    MASKING              waiting for local training and for whatever else goes into the upload
+    AWAITING_SURVIVORS   uploaded; the server must say who is in the sum
+    VOTING               the list is signed; enough others must have signed it too
+    AWAITING_RESULT      our shares are released, the sum is being opened
+
+A scheme says what happens before the shares, what the upload is, and how the result comes back. From the
+moment a sum with our update may be opened, the round is spent: no other attempt of it ever gets the same
+update.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.events import DecisionMade, Event, LocalResult, Send, Warned, WorkRequested
+from veilsum.protocol.graph import Graph
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.parameters import Recovery
+from veilsum.protocol.randomness import require_random
+from veilsum.protocol.ring import RingVector
+from veilsum.protocol.rounds import Failed, RoundMachine, Seat, handles, require_from_server
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.secret import Secret
+from veilsum.protocol.shares import DeliveredShares, SealedShares, ShareKeeper, ShareKind
+from veilsum.protocol.survivors import SurvivorCheck, SurvivorList, SurvivorProof
+from veilsum.protocol.threat import Threat
+from veilsum.protocol.transitions import Phase, Trigger
+
+SEED_BYTES = 32
+
+
+class ParticipantPhase(Phase):
+    ADVERTISING = "advertising"
+    SHARING = "sharing"
+    MASKING = "masking"
+    AWAITING_SURVIVORS = "awaiting-survivors"
+    VOTING = "voting"
+    AWAITING_RESULT = "awaiting-result"
+    ADDING_BIAS = "adding-bias"
+    CONFIRMING = "confirming"
+    CLOSED = "closed"
+
+
+_P = ParticipantPhase
+
+COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
+    (_P.SHARING, DeliveredShares): (_P.MASKING,),
+    (_P.MASKING, "work"): (_P.AWAITING_SURVIVORS, _P.AWAITING_RESULT),
+    (_P.AWAITING_SURVIVORS, SurvivorList): (_P.VOTING, _P.AWAITING_RESULT),
+    (_P.VOTING, SurvivorProof): (_P.AWAITING_RESULT,),
+}
+
+
+class CollectingParticipant(RoundMachine):
+    votes_when_semi_honest: ClassVar[bool] = False
+    share_kinds: ClassVar[tuple[ShareKind, ...]] = (ShareKind.SELF_MASK,)
+
+    def __init__(self, seat: Seat, masking_stamp: Stamp) -> None:
+        """`masking_stamp` is what mask keys are bound to: the stamp with the hash of the model we really hold."""
+        super().__init__(seat.stamp)
+        self._seat = seat
+        self._masking_stamp = masking_stamp
+        self._recovers = seat.parameters.recovery is Recovery.SHARES
+        self._self_seed = Secret(require_random(seat.random, SEED_BYTES))
+        self._keeper: ShareKeeper | None = None
+        self._check: SurvivorCheck | None = None
+        self._trained: LocalResult | None = None
+        self._requested_upload = False
+
+    @abstractmethod
+    def _masked_vector(self) -> RingVector:
+        """The upload. Heavy: runs away from the event loop."""
+
+    @property
+    def _ready_to_mask(self) -> bool:
+        """Whether everything that the upload needs, besides local training, is here."""
+        return True
+
+    def _before_vote(self, agreed: SurvivorList) -> list[Event]:
+        """What else the server needs to hear about this list, before it is signed."""
+        return []
+
+    def _deal_shares(self, graph: Graph, secrets: dict[ShareKind, Secret]) -> list[Event]:
+        seat = self._seat
+        self._sharing_graph = graph
+        self._keeper = ShareKeeper(
+            seat.name,
+            seat.box_key,
+            seat.session,
+            self._masking_stamp,
+            graph,
+            seat.parameters,
+            self.share_kinds,
+        )
+        boxes = self._keeper.deal(secrets, seat.random)
+        return [Send(SERVER, SealedShares(self.stamp, boxes))]
+
+    @handles(DeliveredShares)
+    def keep_shares(self, sender: PartyId, message: DeliveredShares, now: float) -> list[Event]:
+        require_from_server(sender)
+        assert self._keeper is not None
+        holders = self._sharing_graph.degree(self._seat.name) + 1
+        present, needed = len(message.boxes) + 1, self._seat.parameters.threshold_of(holders)
+        if present < needed:
+            raise Rejection(
+                AbortReason.COHORT_TOO_SMALL, f"{present} holders of our shares are left, {needed} are needed"
+            )
+        unusable = self._keeper.accept(message.boxes)
+        self._check = SurvivorCheck(self._seat, self._sharing_graph, self._keeper.sharers)
+        self.move(DeliveredShares, _P.MASKING)
+        warnings: list[Event] = [Warned(f"the share box of {name} does not open") for name in unusable]
+        return warnings + self._upload_when_ready(now)
+
+    def _train_finished(self, result: LocalResult, now: float) -> list[Event]:
+        self._trained = result
+        return self._upload_when_ready(now)
+
+    def _upload_when_ready(self, now: float) -> list[Event]:
+        self._wait(now)
+        ready = self._trained is not None and self.phase is _P.MASKING and self._ready_to_mask
+        if not ready or self._requested_upload:
+            return []
+        self._requested_upload = True
+        return [WorkRequested(self._masked_vector, self._upload, self._seat.withdraw)]
+
+    def _upload(self, vector: RingVector, now: float) -> list[Event]:
+        self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
+        self._wait(now)
+        events: list[Event] = [] if self._recovers else self._spend()
+        return [*events, Send(SERVER, MaskedInput(self.stamp, vector))]
+
+    @handles(SurvivorList)
+    def consider_survivors(self, sender: PartyId, message: SurvivorList, now: float) -> list[Event]:
+        require_from_server(sender)
+        assert self._check is not None
+        warnings = self._check.accept(message)
+        if self._seat.parameters.threat is Threat.LYING or self.votes_when_semi_honest:
+            self.move(SurvivorList, _P.VOTING)
+            self._wait(now)
+            return [*warnings, *self._before_vote(message), Send(SERVER, self._check.sign())]
+        return warnings + self._release(SurvivorList, now)
+
+    @handles(SurvivorProof)
+    def believe_survivors(self, sender: PartyId, message: SurvivorProof, now: float) -> list[Event]:
+        require_from_server(sender)
+        assert self._check is not None
+        self._check.require_proof(message)
+        return self._release(SurvivorProof, now)
+
+    def _release(self, trigger: type[Message], now: float) -> list[Event]:
+        assert self._check is not None
+        assert self._check.accepted is not None
+        assert self._keeper is not None
+        agreed = self._check.accepted
+        released = self._keeper.release(self.stamp, agreed.survivors, agreed.dropped)
+        self.move(trigger, _P.AWAITING_RESULT)
+        self._wait(now)
+        return [*self._spend(), Send(SERVER, released)]
+
+    def _spend(self) -> list[Event]:
+        self._seat.record.spent_rounds.add(self.stamp.round)
+        return [DecisionMade({"spent_round": self.stamp.round, "attempt": self.stamp.attempt})]
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")
+        return self.fail("deadline", _P.CLOSED, failed)
+
+    def _wait(self, now: float) -> None:
+        self.deadline = now + self._seat.timing.patience_s

@@ -1,0 +1,109 @@
+"""What a scheme is, and how one registers.
+
+A scheme says which role its participants have, who holds the model, builds the two machines of a round
+(and, if it needs one, of a session's set-up), and states in words what each role may learn. The rest
+(sessions, attempts, deadlines, simulation, faults, stateful tests, MQTT) is done for it. The schemes of
+this package use nothing else:
+
+    @register
+    class MyScheme(Scheme):
+        name = "my-scheme"
+        ...
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, TypeVar
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.keys import Role
+from veilsum.protocol.messages import Message
+from veilsum.protocol.parameters import Parameters, Schedule
+from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
+
+
+class Scheme(ABC):
+    name: ClassVar[str]
+    participant_role: ClassVar[Role] = Role.CLIENT
+    server_holds_model: ClassVar[bool] = True
+    needs_rsa: ClassVar[bool] = False
+    exact: ClassVar[bool] = True
+    """Whether the result is the mean of the fixed-point encodings, bit for bit."""
+
+    learns: ClassVar[Mapping[str, str]]
+    """Role -> what it may learn, in words; shown by `veilsum simulate` and checked by the audit."""
+
+    drop_points: ClassVar[Mapping[str, type[Message]]]
+    """Phase name -> the participant's message that ends it; `--drop 1@upload` loses a party right before it."""
+
+    machines: ClassVar[Mapping[str, type[RoundMachine]]]
+    """Machine name -> class, for the generated diagrams and the exhaustive tests."""
+
+    @abstractmethod
+    def server_round(self, desk: ServerDesk) -> RoundMachine: ...
+
+    @abstractmethod
+    def participant_round(self, seat: Seat) -> RoundMachine: ...
+
+    def server_setup(self, desk: ServerDesk) -> RoundMachine | None:
+        return None
+
+    def participant_setup(self, seat: Seat) -> RoundMachine | None:
+        return None
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        """What is wrong with the parameters for this scheme; nothing by default."""
+        return iter(())
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        """What the chosen parameters leak; printed once at the start."""
+        return iter(())
+
+
+S = TypeVar("S", bound=type[Scheme])
+
+_registry: dict[str, Scheme] = {}
+
+
+def register(cls: S) -> S:
+    """Make a scheme known under its name; a name can be taken once."""
+    known = _registry.get(cls.name)
+    if known is not None and type(known).__qualname__ != cls.__qualname__:
+        raise ParameterError(
+            [f"a scheme named {cls.name!r} is registered already: {type(known).__qualname__}"]
+        )
+    _registry[cls.name] = cls()
+    return cls
+
+
+def scheme_names() -> tuple[str, ...]:
+    _load_own_schemes()
+    return tuple(sorted(_registry))
+
+
+def find_scheme(name: str) -> Scheme:
+    _load_own_schemes()
+    if name not in _registry:
+        raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
+    return _registry[name]
+
+
+def require_workable(scheme: Scheme, parameters: Parameters) -> None:
+    """Refuse parameters that this scheme cannot honour, before any message."""
+    problems = list(scheme.problems(parameters))
+    if problems:
+        raise ParameterError(problems)
+
+
+def _load_own_schemes() -> None:
+    from veilsum.protocol.schemes import ampc, masked, plain  # noqa: F401 - importing registers them
+
+
+def secure_sum_problems(parameters: Parameters) -> Iterator[str]:
+    """What no scheme that hides individual updates can work with."""
+    if parameters.min_parties < 2:
+        yield "min_parties must be at least 2: a sum over one party is that party's update"
+    if parameters.schedule is not Schedule.FEDAVG:
+        yield f"schedule '{parameters.schedule.value}' is for plain only: it passes models from hand to hand"

@@ -1,0 +1,47 @@
+"""Zero-sum masks from pairwise key agreement, with dropout recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from veilsum.protocol.parameters import Parameters, Recovery
+from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
+from veilsum.protocol.schemes.masked.client import MaskedClient
+from veilsum.protocol.schemes.masked.messages import RoundKeys
+from veilsum.protocol.schemes.masked.server import MaskedServer
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.shares import ReleasedShares, SealedShares
+from veilsum.protocol.survivors import SurvivorSignature
+
+
+@register
+class Masked(Scheme):
+    name = "masked"
+    learns = {
+        "server": "the mean over at least min_parties survivors, and the global model",
+        "client": "the global model",
+        "broker": "who talks when, and how much",
+    }
+    drop_points = {
+        "keys": RoundKeys,
+        "shares": SealedShares,
+        "upload": MaskedInput,
+        "survivors": SurvivorSignature,
+        "release": ReleasedShares,
+    }
+    machines = {"masked server": MaskedServer, "masked client": MaskedClient}
+
+    def server_round(self, desk: ServerDesk) -> RoundMachine:
+        return MaskedServer(desk)
+
+    def participant_round(self, seat: Seat) -> RoundMachine:
+        return MaskedClient(seat)
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        yield from secure_sum_problems(parameters)
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        if parameters.recovery is Recovery.NONE:
+            yield "masked with recovery 'none': one missing upload ends the run"
+        yield "masked: the server and every client learn the mean; a mean of few parties still tells about each"

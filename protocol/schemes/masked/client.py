@@ -1,0 +1,131 @@
+"""A client's side of one attempt with zero-sum masks."""
+
+from __future__ import annotations
+
+from veilsum.protocol.agreement import AgreementKey, require_distinct_keys
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.events import Event, Send
+from veilsum.protocol.graph import Graph
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.masking import mask_upload, pair_mask_key, self_mask_key
+from veilsum.protocol.ring import RingVector
+from veilsum.protocol.rounds import Seat, handles, outcome_of, require_from_server
+from veilsum.protocol.schemes.collecting_participant import (
+    COLLECTING_MOVES,
+    CollectingParticipant,
+    ParticipantPhase,
+)
+from veilsum.protocol.schemes.masked.messages import (
+    ROUND_KEY_DOMAIN,
+    CohortKeys,
+    KeyRecord,
+    RoundKeys,
+    cohort_seed,
+    round_key_digest,
+)
+from veilsum.protocol.session import RoundClosed
+from veilsum.protocol.shares import ShareKind
+from veilsum.protocol.survivors import check_differencing
+from veilsum.protocol.threat import Threat
+from veilsum.protocol.transitions import TransitionTable
+
+_P = ParticipantPhase
+_OPEN = (_P.ADVERTISING, _P.SHARING, _P.MASKING, _P.AWAITING_SURVIVORS, _P.VOTING, _P.AWAITING_RESULT)
+
+
+class MaskedClient(CollectingParticipant):
+    share_kinds = (ShareKind.SELF_MASK, ShareKind.MASKING_KEY)
+    table = TransitionTable(
+        "masked client",
+        _P.ADVERTISING,
+        {
+            (_P.ADVERTISING, CohortKeys): (_P.SHARING, _P.MASKING),
+            **COLLECTING_MOVES,
+            **{(phase, RoundClosed): (_P.CLOSED,) for phase in _OPEN},
+            **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
+        },
+    )
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat, seat.stamp)
+        self._round_key = AgreementKey.generate(seat.random)
+        self._keys: dict[PartyId, bytes] = {}
+
+    def start(self, now: float) -> list[Event]:
+        seat = self._seat
+        self._wait(now)
+        digest = round_key_digest(self.stamp, seat.name, self._round_key.public, self.stamp.model_hash)
+        signature = seat.me.signing.sign(ROUND_KEY_DOMAIN, digest)
+        record = KeyRecord(self._round_key.public, self.stamp.model_hash, signature)
+        return [Send(SERVER, RoundKeys(self.stamp, record)), *seat.train(self._train_finished, now)]
+
+    @handles(CohortKeys)
+    def learn_cohort(self, sender: PartyId, message: CohortKeys, now: float) -> list[Event]:
+        require_from_server(sender)
+        seat = self._seat
+        keys = {name: record.key for name, record in message.keys.items()}
+        self._require_sound_cohort(keys)
+        graph = seat.parameters.graph.draw(keys, cohort_seed(self.stamp, message.keys))
+        graph.require_degree(1)
+        self._verify_keys(message, graph)
+        if not self._recovers:
+            warnings = check_differencing(seat, frozenset(keys))
+            self._keys, self._sharing_graph = keys, graph
+            self.move(CohortKeys, _P.MASKING)
+            return warnings + self._upload_when_ready(now)
+        secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
+        dealt = self._deal_shares(graph, secrets)
+        self._keys = keys
+        self.move(CohortKeys, _P.SHARING)
+        self._wait(now)
+        return dealt
+
+    def _require_sound_cohort(self, keys: dict[PartyId, bytes]) -> None:
+        minimum = self._seat.parameters.min_parties
+        if keys.get(self._seat.name) != self._round_key.public:
+            raise Rejection(AbortReason.EQUIVOCATION, "our round key is missing or was changed")
+        if len(keys) < minimum:
+            raise Rejection(
+                AbortReason.COHORT_TOO_SMALL, f"{len(keys)} keys, the agreed minimum is {minimum}"
+            )
+        for name in keys:
+            self._seat.session.require_member(name)
+        require_distinct_keys(keys)
+
+    def _verify_keys(self, message: CohortKeys, graph: Graph) -> None:
+        """All signatures against a server that may lie, else those of our neighbours."""
+        seat = self._seat
+        every = seat.parameters.threat is Threat.LYING
+        for name in graph.parties if every else graph.neighbours_of(seat.name):
+            record = message.keys[name]
+            if record.model_hash != self.stamp.model_hash:
+                raise Rejection(AbortReason.WRONG_MODEL, f"{name} was given another model than {seat.name}")
+            digest = round_key_digest(self.stamp, name, record.key, record.model_hash)
+            seat.roster.verify(name, ROUND_KEY_DOMAIN, digest, record.signature)
+
+    def _masked_vector(self) -> RingVector:
+        assert self._trained is not None
+        encoding, me = self._seat.parameters.encoding, self._seat.name
+        partners = self._sharing_graph.neighbours[me]
+        if self._keeper is not None:
+            partners = self._keeper.sharers - {me}
+        vector = encoding.encode(self._trained.payload, self._trained.samples)
+        pair_keys = {
+            other: pair_mask_key(self._round_key, self._keys[other], self._masking_stamp, (me, other))
+            for other in partners
+        }
+        own = [self_mask_key(self._self_seed, self._masking_stamp, me)] if self._recovers else []
+        mask_upload(encoding.ring, vector, me, pair_keys, own)
+        return vector
+
+    @handles(RoundClosed)
+    def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        require_from_server(sender)
+        agreed = self._check.accepted if self._check is not None else None
+        if closed.committed and agreed is not None and closed.members != agreed.survivors:
+            raise Rejection(
+                AbortReason.SURVIVOR_LIST, "the round was closed with another set than we agreed on"
+            )
+        self.move(RoundClosed, _P.CLOSED)
+        self.outcome = outcome_of(closed, self._seat.name)
+        return []

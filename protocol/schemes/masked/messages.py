@@ -1,0 +1,76 @@
+"""What travels in a round of zero-sum masks, besides shares and survivor lists.
+
+server -> clients   round.opened          the model
+client -> server    masked.round-keys     a fresh X25519 key, signed together with the model's hash
+server -> clients   masked.cohort-keys    everyone's
+client -> server    shares.sealed         shares of the self mask and of the private key, boxed for neighbours
+server -> client    shares.delivered      the boxes for this client
+client -> server    masked.input          the masked vector
+server -> clients   survivors.list        who is in the sum
+client -> server    survivors.signature   (threat 'lying') agreed
+server -> clients   survivors.proof       (threat 'lying') enough agreed
+client -> server    shares.released       one share for each neighbour
+server -> clients   round.closed          done
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.messages import Length, Message, Stamp, message, record
+
+ROUND_KEY_DOMAIN = "round-key"
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    key: Annotated[bytes, Length(32)]
+    model_hash: Annotated[bytes, Length(32)]
+    signature: Annotated[bytes, Length(64)]
+
+
+@message("masked.round-keys")
+@dataclass(frozen=True, slots=True)
+class RoundKeys(Message):
+    stamp: Stamp
+    keys: KeyRecord
+
+
+@message("masked.cohort-keys")
+@dataclass(frozen=True, slots=True)
+class CohortKeys(Message):
+    stamp: Stamp
+    keys: Mapping[PartyId, KeyRecord]
+
+
+def round_key_digest(stamp: Stamp, owner: PartyId, key: bytes, model_hash: bytes) -> bytes:
+    """What the owner of a round key signs: the key, and the model it was given."""
+    framed = length_prefixed(
+        domain_tag("round-key"),
+        stamp.session,
+        stamp.round.to_bytes(8, "big"),
+        stamp.attempt.to_bytes(8, "big"),
+        owner.encode(),
+        key,
+        model_hash,
+    )
+    return hashlib.sha256(framed).digest()
+
+
+def cohort_seed(stamp: Stamp, keys: Mapping[PartyId, KeyRecord]) -> bytes:
+    """The hash that the neighbour graph of an attempt is drawn from: it covers every key of the cohort."""
+    parts = [part for name, record_ in sorted(keys.items()) for part in (name.encode(), record_.key)]
+    framed = length_prefixed(
+        domain_tag("cohort"),
+        stamp.session,
+        stamp.round.to_bytes(8, "big"),
+        stamp.attempt.to_bytes(8, "big"),
+        *parts,
+    )
+    return hashlib.sha256(framed).digest()

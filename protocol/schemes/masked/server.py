@@ -1,0 +1,139 @@
+"""The server's side of one attempt with zero-sum masks: relays, adds up, and opens exactly one sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.events import Event, Model, Send, Warned
+from veilsum.protocol.graph import Graph
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.masking import pair_mask_key, self_mask_key, unmask_sum
+from veilsum.protocol.ring import RingVector
+from veilsum.protocol.rounds import Committed, ServerDesk, handles, require_absent
+from veilsum.protocol.schemes.collecting_server import COLLECTING_MOVES, CollectingServer, ServerPhase
+from veilsum.protocol.schemes.masked.messages import (
+    ROUND_KEY_DOMAIN,
+    CohortKeys,
+    KeyRecord,
+    RoundKeys,
+    cohort_seed,
+    round_key_digest,
+)
+from veilsum.protocol.secret import Secret
+from veilsum.protocol.session import hash_model
+from veilsum.protocol.transitions import TransitionTable, Trigger
+
+_P = ServerPhase
+
+
+@dataclass(frozen=True)
+class Opened:
+    model: Model
+    model_hash: bytes
+    total: RingVector
+    liars: tuple[PartyId, ...]
+
+
+class MaskedServer(CollectingServer):
+    shares_masking_keys = True
+    table = TransitionTable(
+        "masked server",
+        _P.GATHERING_KEYS,
+        {
+            (_P.GATHERING_KEYS, RoundKeys): (
+                _P.GATHERING_KEYS,
+                _P.GATHERING_SHARES,
+                _P.COLLECTING,
+                _P.CLOSED,
+            ),
+            (_P.GATHERING_KEYS, "deadline"): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
+            (_P.GATHERING_KEYS, "loss"): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
+            **COLLECTING_MOVES,
+            (_P.UNMASKING, "work"): (_P.CLOSED,),
+        },
+    )
+
+    def __init__(self, desk: ServerDesk) -> None:
+        super().__init__(desk, desk.stamp)
+        self._keys: dict[PartyId, KeyRecord] = {}
+        self._graph: Graph | None = None
+
+    @property
+    def _candidates(self) -> set[PartyId]:
+        return set(self._keys)
+
+    @property
+    def _sharing_graph(self) -> Graph:
+        assert self._graph is not None
+        return self._graph
+
+    def start(self, now: float) -> list[Event]:
+        self.deadline = now + self._desk.timing.phase_s
+        return self._desk.open_round()
+
+    @handles(RoundKeys)
+    def gather_key(self, sender: PartyId, message: RoundKeys, now: float) -> list[Event]:
+        require_absent(sender, self._keys)
+        record = message.keys
+        if record.model_hash != self.stamp.model_hash:
+            raise Rejection(AbortReason.WRONG_MODEL, "the round key is signed for another model")
+        digest = round_key_digest(self.stamp, sender, record.key, record.model_hash)
+        self._desk.roster.verify(sender, ROUND_KEY_DOMAIN, digest, record.signature)
+        self._keys[sender] = record
+        return self._advance(RoundKeys, now)
+
+    def _waiting_for(self) -> set[PartyId]:
+        if self.phase is _P.GATHERING_KEYS:
+            return self._awaited - self._keys.keys()
+        return super()._waiting_for()
+
+    def _next_phase(self, trigger: Trigger, now: float) -> list[Event]:
+        if self.phase is _P.GATHERING_KEYS:
+            return self._publish_keys(trigger, now)
+        return super()._next_phase(trigger, now)
+
+    def _publish_keys(self, trigger: Trigger, now: float) -> list[Event]:
+        too_few = self._too_few(set(self._keys))
+        if too_few is not None:
+            return self.fail(trigger, _P.CLOSED, too_few)
+        try:
+            self._graph = self._desk.parameters.graph.draw(self._keys, cohort_seed(self.stamp, self._keys))
+            self._graph.require_degree(1)
+        except Rejection as problem:
+            return self.fail(trigger, _P.CLOSED, problem)
+        self._begin_gathering_shares(trigger, now)
+        cohort = CohortKeys(self.stamp, self._keys)
+        return [Send(name, cohort) for name in sorted(self._keys)]
+
+    def _open_sum(self) -> Opened:
+        encoding = self._desk.parameters.encoding
+        liars: set[PartyId] = set()
+        if self._collector is not None:
+            secrets, liars = self._collector.rebuild()
+            self_keys = [self_mask_key(secrets[name], self.stamp, name) for name in self._survivors]
+            unmask_sum(encoding.ring, self._total, self_keys, self._open_pairs(secrets))
+        mean, _ = encoding.decode_mean(self._total, len(self._uploaded))
+        assert self._desk.model is not None
+        model = self._desk.next_model(self._desk.model, mean)
+        return Opened(model, hash_model(model), self._total, tuple(sorted(liars)))
+
+    def _open_pairs(self, secrets: dict[PartyId, Secret]) -> Iterator[tuple[PartyId, PartyId, Secret]]:
+        """Pair masks between a survivor and a dropped party: only one side of each is in the sum."""
+        for missing in sorted(self._cohort - self._uploaded):
+            key = AgreementKey.from_private(secrets[missing])
+            if key.public != self._keys[missing].key:
+                raise Rejection(
+                    AbortReason.BAD_SHARE, f"the shares rebuild another key than that of {missing}"
+                )
+            for survivor in self._sharing_graph.neighbours_of(missing):
+                if survivor in self._uploaded:
+                    pair = (survivor, missing)
+                    yield survivor, missing, pair_mask_key(key, self._keys[survivor].key, self.stamp, pair)
+
+    def _opened(self, opened: Opened, now: float) -> list[Event]:
+        self.move("work", _P.CLOSED)
+        self.outcome = Committed(self._survivors, opened.model, opened.model_hash, opened.total)
+        return [Warned(f"{name} released a wrong share; it was left out") for name in opened.liars]

@@ -1,0 +1,263 @@
+"""FedAvg in the clear: the baseline everything else is compared with.
+
+Every client uploads its payload and its sample count, and the server takes the weighted mean in float64, in
+the order of names, so that the result does not depend on who was faster. The server sees everything. With
+the schedule `round-robin` (SPN, Algorithm 4) clients train one after the other, each on the model the last
+one left, and the round's result is the model of the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
+from veilsum.protocol.events import Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.messages import Message, Stamp, Tensor, message
+from veilsum.protocol.parameters import Parameters, Schedule
+from veilsum.protocol.rounds import (
+    Committed,
+    Failed,
+    RoundMachine,
+    Seat,
+    ServerDesk,
+    failure_of,
+    handles,
+    outcome_of,
+    require_absent,
+    require_from_server,
+)
+from veilsum.protocol.schemes.interface import Scheme, register
+from veilsum.protocol.session import RoundClosed, RoundOpened, hash_model
+from veilsum.protocol.transitions import Phase, TransitionTable
+
+
+@message("plain.update")
+@dataclass(frozen=True, slots=True)
+class PlainUpdate(Message):
+    stamp: Stamp
+    payload: Tensor
+    samples: int
+
+
+class ServerPhase(Phase):
+    COLLECTING = "collecting"
+    AVERAGING = "averaging"
+    CLOSED = "closed"
+
+
+class ClientPhase(Phase):
+    TRAINING = "training"
+    AWAITING_RESULT = "awaiting-result"
+    CLOSED = "closed"
+
+
+class _PlainServer(RoundMachine):
+    """What both schedules share: checking an update, and turning updates into the next model."""
+
+    def __init__(self, desk: ServerDesk) -> None:
+        super().__init__(desk.stamp)
+        self._desk = desk
+        self._updates: dict[PartyId, PlainUpdate] = {}
+
+    def _require_update(self, update: PlainUpdate) -> None:
+        parameters = self._desk.parameters
+        if update.payload.dtype.str != "<f4" or len(update.payload) != parameters.dimension:
+            raise Rejection(
+                AbortReason.BAD_VECTOR, f"expected {parameters.dimension} float32 numbers, got {update!r}"
+            )
+        if not np.isfinite(update.payload).all():
+            raise Rejection(AbortReason.BAD_VECTOR, "the update is not finite")
+        if not 1 <= update.samples <= parameters.encoding.max_weight:
+            raise Rejection(AbortReason.OVER_BUDGET, f"{update.samples} samples")
+
+    def _too_few(self) -> Failed:
+        missing = tuple(name for name in self._desk.session.members if name not in self._updates)
+        return Failed(
+            AbortReason.COHORT_TOO_SMALL,
+            detail=f"{len(self._updates)} updates, the agreed minimum is {self._desk.parameters.min_parties}; "
+            f"missing: {', '.join(missing[:10])}",
+            missing=missing,
+        )
+
+    def _commit(self, model: Model) -> None:
+        self.outcome = Committed(tuple(sorted(self._updates)), model, hash_model(model))
+
+
+class AveragingServer(_PlainServer):
+    """The schedule `fedavg`: all at once."""
+
+    table = TransitionTable(
+        "plain server",
+        ServerPhase.COLLECTING,
+        {
+            (ServerPhase.COLLECTING, PlainUpdate): (ServerPhase.COLLECTING, ServerPhase.AVERAGING),
+            (ServerPhase.COLLECTING, "deadline"): (ServerPhase.AVERAGING, ServerPhase.CLOSED),
+            (ServerPhase.COLLECTING, "loss"): (ServerPhase.AVERAGING, ServerPhase.CLOSED),
+            (ServerPhase.AVERAGING, "work"): (ServerPhase.CLOSED,),
+        },
+    )
+
+    def start(self, now: float) -> list[Event]:
+        timing = self._desk.timing
+        self._awaited = set(self._desk.session.members)
+        self.deadline = now + timing.training_s + timing.phase_s
+        return self._desk.open_round()
+
+    @handles(PlainUpdate)
+    def collect(self, sender: PartyId, update: PlainUpdate, now: float) -> list[Event]:
+        require_absent(sender, self._updates)
+        self._require_update(update)
+        self._updates[sender] = update
+        return self._average(PlainUpdate) if self._updates.keys() >= self._awaited else []
+
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        self._awaited.discard(party)
+        waiting = self.phase is ServerPhase.COLLECTING and not self._updates.keys() >= self._awaited
+        return [] if waiting or self.phase is not ServerPhase.COLLECTING else self._average("loss")
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self._average("deadline")
+
+    def _average(self, trigger: type[Message] | str) -> list[Event]:
+        if len(self._updates) < self._desk.parameters.min_parties:
+            return self.fail(trigger, ServerPhase.CLOSED, self._too_few())
+        self.move(trigger, ServerPhase.AVERAGING)
+        return [WorkRequested(self._next_model, self._averaged, self._not_averaged)]
+
+    def _next_model(self) -> Model:
+        assert self._desk.model is not None
+        total = np.zeros(self._desk.parameters.dimension, dtype=np.float64)
+        for _, update in sorted(self._updates.items()):
+            total += update.payload.astype(np.float64) * update.samples
+        total /= sum(update.samples for update in self._updates.values())
+        return self._desk.next_model(self._desk.model, total)
+
+    def _averaged(self, model: Model, now: float) -> list[Event]:
+        self.move("work", ServerPhase.CLOSED)
+        self._commit(model)
+        return []
+
+    def _not_averaged(self, error: ProtocolError, now: float) -> list[Event]:
+        return self.fail("work", ServerPhase.CLOSED, failure_of(error))
+
+
+class RoundRobinServer(_PlainServer):
+    """The schedule `round-robin`: one after the other, in the order of names; silent ones lose their turn."""
+
+    table = TransitionTable(
+        "plain server, round-robin",
+        ServerPhase.COLLECTING,
+        {
+            (ServerPhase.COLLECTING, PlainUpdate): (ServerPhase.COLLECTING, ServerPhase.CLOSED),
+            (ServerPhase.COLLECTING, "deadline"): (ServerPhase.COLLECTING, ServerPhase.CLOSED),
+            (ServerPhase.COLLECTING, "loss"): (ServerPhase.COLLECTING, ServerPhase.CLOSED),
+        },
+    )
+
+    def start(self, now: float) -> list[Event]:
+        assert self._desk.model is not None
+        self._queue = list(self._desk.session.members)
+        self._model = self._desk.model
+        return self._open_turn(now)
+
+    @handles(PlainUpdate)
+    def take_turn(self, sender: PartyId, update: PlainUpdate, now: float) -> list[Event]:
+        if sender != self._queue[0]:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"it is the turn of {self._queue[0]}")
+        self._require_update(update)
+        model = self._desk.next_model(self._model, update.payload.astype(np.float64))
+        self._model, self._updates[sender] = model, update
+        return self._next_turn(PlainUpdate, now)
+
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        if self._queue and party == self._queue[0]:
+            return self._next_turn("loss", now)
+        self._queue = [name for name in self._queue if name != party]
+        return []
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self._next_turn("deadline", now)
+
+    def _next_turn(self, trigger: type[Message] | str, now: float) -> list[Event]:
+        self._queue.pop(0)
+        if self._queue:
+            self.move(trigger, ServerPhase.COLLECTING)
+            return self._open_turn(now)
+        if len(self._updates) < self._desk.parameters.min_parties:
+            return self.fail(trigger, ServerPhase.CLOSED, self._too_few())
+        self.move(trigger, ServerPhase.CLOSED)
+        self._commit(self._model)
+        return []
+
+    def _open_turn(self, now: float) -> list[Event]:
+        self.deadline = now + self._desk.timing.training_s
+        stamp = replace(self.stamp, model_hash=hash_model(self._model))
+        return [Send(self._queue[0], RoundOpened(stamp, self._model))]
+
+
+class PlainClient(RoundMachine):
+    table = TransitionTable(
+        "plain client",
+        ClientPhase.TRAINING,
+        {
+            (ClientPhase.TRAINING, "training"): (ClientPhase.AWAITING_RESULT,),
+            (ClientPhase.TRAINING, "deadline"): (ClientPhase.CLOSED,),
+            (ClientPhase.TRAINING, RoundClosed): (ClientPhase.CLOSED,),
+            (ClientPhase.AWAITING_RESULT, RoundClosed): (ClientPhase.CLOSED,),
+            (ClientPhase.AWAITING_RESULT, "deadline"): (ClientPhase.CLOSED,),
+        },
+    )
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat.stamp)
+        self._seat = seat
+
+    def start(self, now: float) -> list[Event]:
+        self.deadline = now + self._seat.timing.patience_s
+        return self._seat.train(self._report, now)
+
+    def _report(self, result: LocalResult, now: float) -> list[Event]:
+        self.move("training", ClientPhase.AWAITING_RESULT, now + self._seat.timing.patience_s)
+        return [Send(SERVER, PlainUpdate(self.stamp, result.payload, result.samples))]
+
+    @handles(RoundClosed)
+    def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        require_from_server(sender)
+        self.move(RoundClosed, ClientPhase.CLOSED)
+        self.outcome = outcome_of(closed, self._seat.name)
+        return []
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self.fail("deadline", ClientPhase.CLOSED, Failed(AbortReason.TIMED_OUT, SERVER))
+
+
+@register
+class Plain(Scheme):
+    name = "plain"
+    exact = False
+    learns = {
+        "server": "every individual update and the global model",
+        "client": "the global model",
+        "broker": "who talks when, and how much",
+    }
+    drop_points = {"upload": PlainUpdate}
+    machines = {
+        "plain server": AveragingServer,
+        "plain server, round-robin": RoundRobinServer,
+        "plain client": PlainClient,
+    }
+
+    def server_round(self, desk: ServerDesk) -> RoundMachine:
+        if desk.parameters.schedule is Schedule.ROUND_ROBIN:
+            return RoundRobinServer(desk)
+        return AveragingServer(desk)
+
+    def participant_round(self, seat: Seat) -> RoundMachine:
+        return PlainClient(seat)
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        yield "plain: the server sees every update; gradient inversion can rebuild training data from it"

@@ -1,0 +1,375 @@
+"""The server: opens sessions, runs one attempt after the other, and keeps the model if the scheme lets it.
+
+The server decides nothing about safety: every participant checks for itself. It decides when a wait is over
+and what comes next: the next round; a new session, if someone left, came or must be done without; or the
+end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
+from veilsum.protocol.events import (
+    Event,
+    Model,
+    PhaseEntered,
+    RoundCommitted,
+    RoundFailed,
+    RunFailed,
+    RunFinished,
+    Send,
+    SessionBegan,
+)
+from veilsum.protocol.identifiers import PartyId, SessionId
+from veilsum.protocol.keys import Identity
+from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.parameters import Parameters, Rekey, Timing
+from veilsum.protocol.randomness import RandomBytes, require_random
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.rounds import (
+    Committed,
+    Failed,
+    Prepared,
+    RoundMachine,
+    ServerDesk,
+    guard_work,
+    require_same_attempt,
+)
+from veilsum.protocol.schemes.interface import Scheme, require_workable
+from veilsum.protocol.session import (
+    NONCE_BYTES,
+    Farewell,
+    Hello,
+    HelloRecord,
+    Invitation,
+    Knock,
+    RoundClosed,
+    Session,
+    SessionOpened,
+    SessionTerms,
+    Withdrawn,
+    hash_model,
+)
+from veilsum.protocol.transitions import Phase, TransitionTable
+
+ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64], int], Model]
+"""The next model from the model of a round, the mean of its payloads and the round's number."""
+
+
+class ServerPhase(Phase):
+    IDLING = "idling"
+    OPENING = "opening"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    FINISHING = "finishing"
+
+
+SERVER_TABLE = TransitionTable(
+    "server",
+    ServerPhase.IDLING,
+    {
+        (ServerPhase.IDLING, "start"): (ServerPhase.OPENING, ServerPhase.FINISHING),
+        (ServerPhase.IDLING, Knock): (ServerPhase.IDLING,),
+        (ServerPhase.OPENING, Knock): (ServerPhase.OPENING,),
+        (ServerPhase.OPENING, Hello): (ServerPhase.OPENING, ServerPhase.PREPARING, ServerPhase.RUNNING),
+        (ServerPhase.OPENING, "deadline"): (
+            ServerPhase.PREPARING,
+            ServerPhase.RUNNING,
+            ServerPhase.FINISHING,
+        ),
+        (ServerPhase.PREPARING, Knock): (ServerPhase.PREPARING,),
+        (ServerPhase.PREPARING, Withdrawn): (ServerPhase.PREPARING,),
+        (ServerPhase.PREPARING, "outcome"): (
+            ServerPhase.RUNNING,
+            ServerPhase.OPENING,
+            ServerPhase.FINISHING,
+        ),
+        (ServerPhase.RUNNING, Knock): (ServerPhase.RUNNING,),
+        (ServerPhase.RUNNING, Withdrawn): (ServerPhase.RUNNING,),
+        (ServerPhase.RUNNING, "outcome"): (ServerPhase.RUNNING, ServerPhase.OPENING, ServerPhase.FINISHING),
+        (ServerPhase.FINISHING, Knock): (ServerPhase.FINISHING,),
+    },
+)
+
+
+class ServerMachine:
+    table = SERVER_TABLE
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        parameters: Parameters,
+        scheme: Scheme,
+        timing: Timing,
+        random: RandomBytes,
+        rounds: int,
+        model: Model | None,
+        apply: ApplyMean,
+        rounds_done: int = 0,
+        first_attempt: int = 0,
+    ) -> None:
+        require_workable(scheme, parameters)
+        if scheme.server_holds_model and model is None:
+            raise LocalProtocolError(f"the server of {scheme.name} holds the model: pass the initial one")
+        self._me = identity
+        self._roster = roster
+        self._parameters = parameters
+        self._scheme = scheme
+        self._timing = timing
+        self._random = random
+        self._rounds = rounds
+        self._apply = apply
+        self.model = model if scheme.server_holds_model else None
+        self._model_hash = hash_model(self.model) if self.model is not None else b""
+        self.rounds_done = rounds_done
+        self.attempt = first_attempt
+        self.phase: Phase = ServerPhase.IDLING
+        self.session: Session | None = None
+        self._invitation = b""
+        self._hellos: dict[PartyId, HelloRecord] = {}
+        self._expected: frozenset[PartyId] = frozenset(roster.participants)
+        self._knocking: set[PartyId] = set()
+        self._lost: set[PartyId] = set()
+        self._opening_deadline: float | None = None
+        self._machine: RoundMachine | None = None
+
+    @property
+    def machine(self) -> RoundMachine | None:
+        """The attempt (or set-up) under way."""
+        return self._machine
+
+    def start(self, now: float) -> list[Event]:
+        if self.rounds_done >= self._rounds:
+            return self._finish("start", completed=True, detail="")
+        return self._open("start", now)
+
+    def next_deadline(self) -> float | None:
+        if self.phase is ServerPhase.OPENING:
+            return self._opening_deadline
+        return self._machine.deadline if self._machine is not None else None
+
+    def handle_deadline(self, now: float) -> list[Event]:
+        due = self.next_deadline()
+        if due is None or now < due:
+            return []
+        if self.phase is ServerPhase.OPENING:
+            return self._close_opening("deadline", now)
+        assert self._machine is not None
+        return self._settled(self._machine.deadline_passed(now), now)
+
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        """Events, or `RemoteProtocolError` with nothing changed."""
+        if isinstance(message, Knock | Hello | Withdrawn):
+            self.table.require_expected(self.phase, message, sender)
+            try:
+                return self._receive_own(sender, message, now)
+            except Rejection as rejection:
+                raise rejection.blamed_on(sender) from rejection
+        machine = self._require_in_attempt(sender, message)
+        return self._settled(machine.receive(sender, message, now), now)
+
+    def _receive_own(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        self._roster.require_participant(sender)
+        match message:
+            case Knock():
+                return self._answer_knock(sender)
+            case Hello():
+                return self._admit(sender, message, now)
+            case _:
+                machine = self._require_in_attempt(sender, message)
+                self._lost.add(sender)
+                return self._settled(machine.lose(sender, now), now)
+
+    def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
+        machine = self._machine
+        if machine is None:
+            raise RemoteProtocolError(
+                sender,
+                AbortReason.UNEXPECTED_MESSAGE,
+                f"{type(message).__name__} while {self.phase.value}",
+            )
+        require_same_attempt(sender, message.stamp, machine.stamp)
+        if self.session is None or sender not in self.session.hellos:
+            raise RemoteProtocolError(sender, AbortReason.UNKNOWN_PARTY, "not in this session")
+        return machine
+
+    def _open(self, trigger: str, now: float) -> list[Event]:
+        self._move(trigger, ServerPhase.OPENING)
+        self._machine = None
+        self.session = None
+        self._invitation = require_random(self._random, NONCE_BYTES)
+        self._hellos = {}
+        self._opening_deadline = now + self._timing.opening_s
+        invitation = Invitation(Stamp(), self._invitation)
+        return [Send(name, invitation) for name in self._roster.participants]
+
+    def _answer_knock(self, sender: PartyId) -> list[Event]:
+        if self.phase is ServerPhase.OPENING:
+            return [Send(sender, Invitation(Stamp(), self._invitation))]
+        if self.phase is ServerPhase.FINISHING:
+            return [Send(sender, self._farewell(completed=self.rounds_done >= self._rounds, detail=""))]
+        self._knocking.add(sender)
+        return []
+
+    def _admit(self, sender: PartyId, hello: Hello, now: float) -> list[Event]:
+        if hello.invitation != self._invitation:
+            raise Rejection(AbortReason.WRONG_SESSION, "the hello answers another invitation")
+        known = self._hellos.get(sender)
+        if known is not None and known != hello.hello:
+            raise Rejection(AbortReason.EQUIVOCATION, "two different hellos for one invitation")
+        self._terms.verify_hello(sender, hello.hello)
+        self._hellos[sender] = hello.hello
+        if self._expected <= self._hellos.keys():
+            return self._close_opening(Hello, now)
+        return []
+
+    @property
+    def _terms(self) -> SessionTerms:
+        return SessionTerms(self._roster, self._parameters, self._invitation)
+
+    def _close_opening(self, trigger: type[Message] | str, now: float) -> list[Event]:
+        if len(self._hellos) < self._parameters.min_parties:
+            missing = sorted(set(self._roster.participants) - self._hellos.keys())
+            return self._abandon(
+                trigger,
+                Failed(
+                    AbortReason.COHORT_TOO_SMALL,
+                    detail=f"{len(self._hellos)} of at least {self._parameters.min_parties} parties are here; "
+                    f"missing: {', '.join(missing[:10])}",
+                ),
+            )
+        self.session = self._terms.open(self._hellos)
+        self._expected = frozenset(self.session.members)
+        self._knocking -= self._expected
+        self._lost = set()
+        opened = SessionOpened(Stamp(self.session.id, self.rounds_done, self.attempt), self.session.hellos)
+        events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
+        events += [Send(name, opened) for name in self.session.members]
+        setup = self._scheme.server_setup(self._desk(self.session))
+        if setup is None:
+            return events + self._begin_round(trigger, now)
+        self._move(trigger, ServerPhase.PREPARING)
+        self._machine = setup
+        return events + self._settled(setup.start(now), now)
+
+    def _desk(self, session: Session) -> ServerDesk:
+        round_number, model = self.rounds_done, self.model
+
+        def next_model(before: Model, mean: NDArray[np.float64]) -> Model:
+            return self._apply(before, mean, round_number)
+
+        return ServerDesk(
+            me=self._me,
+            roster=self._roster,
+            parameters=self._parameters,
+            timing=self._timing,
+            random=self._random,
+            session=session,
+            stamp=Stamp(session.id, round_number, self.attempt, self._model_hash),
+            model=model,
+            next_model=next_model,
+        )
+
+    def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
+        assert self.session is not None
+        self._move(trigger, ServerPhase.RUNNING)
+        desk = self._desk(self.session)
+        self._machine = self._scheme.server_round(desk)
+        begun = PhaseEntered(desk.stamp.round, desk.stamp.attempt, "round")
+        return [begun, *self._settled(self._machine.start(now), now)]
+
+    def _settled(self, events: list[Event], now: float) -> list[Event]:
+        """Events so far, and what follows from the attempt's outcome if it has one."""
+        machine = self._machine
+        if machine is None or machine.outcome is None:
+            return guard_work(events, lambda: self._machine is machine, self._settled)
+        self._machine = None
+        match machine.outcome:
+            case Committed() as outcome:
+                return events + self._commit(outcome, now)
+            case Failed() as failed:
+                return events + self._retry(failed, now)
+            case Prepared() as prepared:
+                return events + self._begin_prepared(prepared, now)
+
+    def _begin_prepared(self, prepared: Prepared, now: float) -> list[Event]:
+        """Where participants hold the model, the round that is next is what they say it is."""
+        if prepared.rounds_done is not None and prepared.rounds_done != self.rounds_done:
+            self.rounds_done, self.attempt = prepared.rounds_done, 0
+        if self.rounds_done >= self._rounds:
+            return self._finish("outcome", completed=True, detail="")
+        return self._begin_round("outcome", now)
+
+    def _commit(self, outcome: Committed, now: float) -> list[Event]:
+        assert self.session is not None
+        stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
+        if self._scheme.server_holds_model:
+            self.model = outcome.model
+        self._model_hash = outcome.model_hash
+        events: list[Event] = [
+            RoundCommitted(
+                self.rounds_done,
+                self.attempt,
+                outcome.members,
+                outcome.model_hash,
+                outcome.model,
+                outcome.total,
+            )
+        ]
+        if self._scheme.server_holds_model:
+            closed = RoundClosed(stamp, True, outcome.members, outcome.model_hash)
+            events += [Send(name, closed) for name in self.session.members]
+        self.rounds_done += 1
+        self.attempt = 0
+        if self.rounds_done >= self._rounds:
+            return events + self._finish("outcome", completed=True, detail="")
+        gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
+        if gone or self._knocking or self._parameters.rekey is Rekey.ROUND:
+            self._expected = (frozenset(self.session.members) - gone) | self._knocking
+            return events + self._open("outcome", now)
+        return events + self._begin_round("outcome", now)
+
+    def _retry(self, failed: Failed, now: float) -> list[Event]:
+        assert self.session is not None
+        stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
+        events: list[Event] = [
+            RoundFailed(self.rounds_done, self.attempt, failed.reason, failed.culprit, failed.detail)
+        ]
+        if self._scheme.server_holds_model:
+            closed = RoundClosed(stamp, False, (), b"", failed.reason.value)
+            events += [Send(name, closed) for name in self.session.members]
+        self.attempt += 1
+        if not failed.repeatable or self.attempt >= self._parameters.max_attempts:
+            return events + self._abandon("outcome", failed)
+        present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
+        self._expected = present | self._knocking
+        return events + self._open("outcome", now)
+
+    def _abandon(self, trigger: type[Message] | str, failed: Failed) -> list[Event]:
+        farewells = self._finish(trigger, completed=False, detail=f"{failed.reason.value}: {failed.detail}")
+        return [*farewells, RunFailed(failed.reason, failed.culprit, failed.detail)]
+
+    def _finish(self, trigger: type[Message] | str, *, completed: bool, detail: str) -> list[Event]:
+        self._move(trigger, ServerPhase.FINISHING)
+        self._machine = None
+        farewell = self._farewell(completed=completed, detail=detail)
+        events: list[Event] = [Send(name, farewell) for name in self._roster.participants]
+        if completed:
+            events.append(RunFinished(self.rounds_done, self.model))
+        return events
+
+    def _farewell(self, *, completed: bool, detail: str) -> Farewell:
+        session = self.session.id if self.session is not None else SessionId(b"")
+        model = self.model if self.model is not None else np.zeros(0, dtype="<f4")
+        return Farewell(Stamp(session, self.rounds_done), completed, detail[:1000], model)
+
+    def _move(self, trigger: type[Message] | str, target: Phase) -> None:
+        self.table.require_move(self.phase, trigger, target)
+        self.phase = target
