@@ -21,10 +21,10 @@ demo: $(READY) ## a secure sum of real vectors, who saw what, and the error agai
 	@$(VENV)/bin/veilsum demo
 
 test: $(READY) broker ## the whole default suite
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadgroup
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
 test-long: $(READY) broker ## the tests that take minutes
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadgroup -m "long and not cuda" --timeout 3600
+	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
 
 check: $(READY) ## lint, formatting, types
 	$(VENV)/bin/ruff check

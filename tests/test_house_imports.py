@@ -35,12 +35,12 @@ def third_party_allowed(path: Path) -> set[str]:
         allowed |= {"msgpack"} if path.name == "wire.py" else set()
         return allowed | ({"torch"} if path.parts[1] == "perturbation" else set())
     if folder == "transport":
-        return {"aiomqtt"} if path.name == "mqtt.py" else set()
+        return {"aiomqtt", "paho"} if path.name == "mqtt.py" else set()
     if folder == "roles":
         allowed = {"numpy", "cryptography", "Crypto", "msgpack", "rich"}
         allowed |= {"torch", "safetensors"} if path.parts[1] == "learning" else set()
         return allowed | ({"amqtt"} if path.name == "broker.py" else set())
-    return {"numpy", "cryptography", "Crypto", "torch", "rich", "hypothesis", "matplotlib", "aiomqtt", "PIL"}
+    return {"numpy", "cryptography", "Crypto", "torch", "rich", "hypothesis", "matplotlib", "aiomqtt"}
 
 
 def offenders(wrong: Callable[[Path], Iterable[str]], *folders: str) -> dict[str, list[str]]:

@@ -23,13 +23,11 @@ import pytest
 
 from tests.support.sources import FOLDERS, ROOT, imports_of, module_name, source_files
 
-pytestmark = pytest.mark.xdist_group("packaging")
-
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NOT_SOURCE = shutil.ignore_patterns(
     ".git", ".venv", "build", "dist", "bench", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
 )
-IMPORT_NAMES = {"pycryptodome": "Crypto", "pillow": "PIL"}
+IMPORT_NAMES = {"paho-mqtt": "paho", "pycryptodome": "Crypto"}
 
 
 @dataclass(frozen=True)
