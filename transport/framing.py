@@ -180,7 +180,7 @@ class Endpoint:
     # Time.
 
     def next_deadline(self) -> float | None:
-        """When `handle_deadline` wants to be called; valid once `next_datagram` has returned None."""
+        """When `handle_deadline` wants to be called."""
         return self._deadlines.earliest()
 
     def handle_deadline(self, now: float) -> None:
@@ -216,11 +216,11 @@ class Endpoint:
             receiver = next(iter(self._ready))
             outgoing = self._ready.pop(receiver)
             item = outgoing.next_datagram(now)
+            self._deadlines.set(("out", receiver), outgoing.next_deadline())
             if item is not None:
                 self._ready[receiver] = outgoing
                 header, body = (item, b"") if isinstance(item, Probe) else item
                 return receiver, self._pack(receiver, header, body)
-            self._deadlines.set(("out", receiver), outgoing.next_deadline())
         return None
 
     def receive_datagram(self, sender: Address, datagram: Buffer, now: float) -> None:
@@ -281,6 +281,7 @@ class Endpoint:
 
     def _touch(self, outgoing: Outgoing) -> None:
         self._ready.setdefault(outgoing.receiver, outgoing)
+        self._deadlines.set(("out", outgoing.receiver), outgoing.next_deadline())
 
     def _watch_idleness(self, sender: Address) -> None:
         incoming = self._incoming[sender]
