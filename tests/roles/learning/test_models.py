@@ -8,20 +8,10 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.models import Network, build_model
 from veilsum.roles.learning.vectorize import to_vector
 
-SMALL = [
-    "mlp1",
-    "mlp3",
-    "mlp5:512",
-    "mlp7",
-    "resnet20",
-    "resnet32",
-    "densenet",
-    "dlnet",
-    "dlnet-tanh",
-    "dlnet-relu",
-]
-LARGE = ["lenet5", "alexnet", "vgg16", "vgg16-gn", "resnet56"]
-SHAPES = [(name, (1, 8, 8)) for name in SMALL] + [(name, (3, 32, 32)) for name in LARGE]
+MLPS = ["mlp1", "mlp3", "mlp5:512", "mlp7"]
+SMALL = ["resnet20", "resnet32", "resnet56", "densenet", "dlnet", "dlnet-tanh", "dlnet-relu"]
+LARGE = ["lenet5", "alexnet", "vgg16", "vgg16-gn"]
+SHAPES = [(name, (1, 8, 8)) for name in MLPS + SMALL] + [(name, (3, 32, 32)) for name in LARGE]
 
 
 @pytest.mark.parametrize(("name", "shape"), SHAPES)

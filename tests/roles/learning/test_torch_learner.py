@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -65,11 +66,12 @@ def test_train_is_a_pure_function_of_model_and_round(payload: Payload) -> None:
     party.train(expected.model if expected.model is not None else model, 4)
     party.evaluate(model)
     torch.rand(11)
-    torch.set_num_threads(2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
     try:
         again = party.train(model, 3)
     finally:
-        torch.set_num_threads(1)
+        torch.set_num_threads(threads)
     afresh = learner(normed_task(), options=options).train(model, 3)
     for update in (again, afresh):
         assert update.payload.tobytes() == expected.payload.tobytes()
@@ -122,6 +124,19 @@ def test_all_parties_start_from_the_same_bytes_and_hold_different_samples(digits
 def test_another_seed_gives_another_model(digits: Task) -> None:
     other = TorchLearner(digits, 0, 5, Split("iid"), FAST, seed=8)
     assert other.initial_model().tobytes() != learner(digits).initial_model().tobytes()
+
+
+def test_batches_are_drawn_anew_in_each_round() -> None:
+    party = learner(tiny(), parties=1, options=TrainingOptions(batch_size=4))
+    model = party.initial_model()
+    assert party.train(model, 0).payload.tobytes() != party.train(model, 1).payload.tobytes()
+
+
+def test_training_drops_out_and_evaluation_does_not() -> None:
+    with_dropout, without = (learner(replace(tiny(), network=partial(normed, rate))) for rate in (0.5, 0.0))
+    model = with_dropout.initial_model()
+    assert with_dropout.train(model, 0).payload.tobytes() != without.train(model, 0).payload.tobytes()
+    assert with_dropout.evaluate(model) == without.evaluate(model)
 
 
 def test_the_callers_model_is_not_changed(digits: Task) -> None:
