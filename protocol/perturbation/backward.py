@@ -70,7 +70,7 @@ class DenseChainBody:
         self._activations = [inputs.detach().reshape(inputs.shape[0], -1)]
         for layer in layers:
             self._activations.append(
-                torch.relu_(nn.functional.linear(self._activations[-1], *_detached(layer)))
+                torch.relu_(nn.functional.linear(self._activations[-1], *detached(layer)))
             )
         self.features = self._activations[-1]
         self._has_bias = [layer.bias is not None for layer in layers]
@@ -95,5 +95,5 @@ class DenseChainBody:
                 backwards = flat.reshape(len(directions), samples, -1)
 
 
-def _detached(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
+def detached(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
     return layer.weight.detach(), None if layer.bias is None else layer.bias.detach()

@@ -15,6 +15,7 @@ Stacking the passes, by vmap or in the batch dimension, was measured and lost on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from veilsum.protocol.errors import EncodingError, LocalProtocolError
 from veilsum.protocol.perturbation import layout
-from veilsum.protocol.perturbation.backward import AutogradBody, Body, Cotangent, DenseChainBody
+from veilsum.protocol.perturbation.backward import AutogradBody, Body, Cotangent, DenseChainBody, detached
 from veilsum.protocol.perturbation.exchange import ClientExchange, SurrogateSoftmax, ask
 from veilsum.protocol.perturbation.layout import Terms
 from veilsum.protocol.perturbation.losses import loss_and_error, target_matrix
@@ -43,6 +44,7 @@ class Forward:
     outputs: Tensor
     weight: Tensor
     moments: Tensor | None
+    buffers: TermBuffers
 
     @property
     def features(self) -> Tensor:
@@ -56,30 +58,37 @@ class Forward:
         """One row per group, in the precision of the model."""
         return torch.as_tensor(self.public.grouped_directions()).to(self.outputs)
 
-    def buffers(self) -> TermBuffers:
-        return TermBuffers(self.plan, self.public, self.outputs)
 
+def run_forward(
+    plan: Plan,
+    module: nn.Module,
+    public: PublicNoise,
+    inputs: Tensor,
+    *,
+    buffers: TermBuffers | None = None,
+) -> Forward:
+    """Run the model, whose parameters are the perturbed ones, on one batch.
 
-def run_forward(plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor) -> Forward:
-    """Run the model, whose parameters are the perturbed ones, on one batch."""
+    A client that is done with the terms of its last batch saves time by handing in their buffers again.
+    """
     public.require_fits(plan)
     if inputs.shape[0] == 0:
         raise LocalProtocolError("the batch is empty: a client without samples has no terms to upload")
     head = module.get_submodule(plan.head.module)
     assert isinstance(head, nn.Linear)
-    weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
-    if plan.dense_chain is not None:
-        layers = [module.get_submodule(name) for name in plan.dense_chain]
-        body = DenseChainBody([layer for layer in layers if isinstance(layer, nn.Linear)], inputs)
-        forward = Forward(plan, public, body, nn.functional.linear(body.features, weight, bias), weight, None)
+    if plan.dense_chain is None:
+        body, outputs, moments = _run_module(plan, module, inputs, head)
     else:
-        forward = _run_module(plan, module, public, inputs, head)
+        body, outputs, moments = _run_chain(plan.dense_chain, module, inputs, head)
     # Looking at the few outputs is enough here; whoever receives the terms looks at every entry.
-    if not bool(torch.isfinite(forward.outputs).all()):
+    if not bool(torch.isfinite(outputs).all()):
         raise EncodingError(
             "the model's outputs are not finite: check the inputs, or ask for a smaller gamma"
         )
-    return forward
+    if buffers is None:
+        buffers = TermBuffers(plan, public, outputs)
+    buffers.require_fits(plan, public, outputs)
+    return Forward(plan, public, body, outputs, head.weight.detach(), moments, buffers)
 
 
 def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
@@ -89,12 +98,18 @@ def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
 
 
 def client_terms(
-    plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor, targets: Tensor
+    plan: Plan,
+    module: nn.Module,
+    public: PublicNoise,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    buffers: TermBuffers | None = None,
 ) -> Terms:
     """All terms of one batch, where no exchange is needed: noise `scale`, or the squared error."""
     if public.has_offset and public.loss == "ce":
         raise LocalProtocolError("cross entropy with an offset needs an exchange: use cross_entropy_terms")
-    forward = run_forward(plan, module, public, inputs)
+    forward = run_forward(plan, module, public, inputs, buffers=buffers)
     if public.has_offset:
         return squared_error_terms(forward, targets)
     loss, error = loss_and_error(forward.outputs, targets, public.loss)
@@ -103,11 +118,11 @@ def client_terms(
 
 def scaled_terms(forward: Forward, error: Tensor, loss: Tensor) -> Terms:
     """Noise `scale`: the gradient alone, from the derivative of any mean loss with respect to the outputs."""
-    buffers = forward.buffers()
+    buffers = forward.buffers
     forward.body.pull_back([Cotangent(error @ forward.weight)], [buffers.body(layout.GRADIENT)])
     buffers.write_head(error, forward.features)
     buffers.write_end(layout.GRADIENT, loss)
-    return _finished(forward, buffers)
+    return _finished(forward)
 
 
 def squared_error_terms(forward: Forward, targets: Tensor) -> Terms:
@@ -123,7 +138,7 @@ def squared_error_terms(forward: Forward, targets: Tensor) -> Terms:
         cotangents.append(Cotangent(mixed))
     cotangents.append(Cotangent(uniform, spread))
 
-    buffers = forward.buffers()
+    buffers = forward.buffers
     forward.body.pull_back(cotangents, [buffers.body(name) for name in names])
     buffers.write_head(error, features)
     buffers.write_end(layout.GRADIENT, loss)
@@ -131,7 +146,7 @@ def squared_error_terms(forward: Forward, targets: Tensor) -> Terms:
         buffers.write_end(layout.sigma(group), alpha @ along[:, group])
     buffers.write_end(layout.BETA, 0.5 * alpha @ spread)
     buffers.write(layout.HEAD, [spread @ features, spread.sum()])
-    return _finished(forward, buffers)
+    return _finished(forward)
 
 
 def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Tensor) -> Terms:
@@ -149,7 +164,7 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
     ]
     cotangents += [Cotangent((noise * (direction != 0)) @ forward.weight) for direction in directions]
 
-    buffers = forward.buffers()
+    buffers = forward.buffers
     forward.body.pull_back(cotangents, [buffers.body(name) for name in (layout.GRADIENT, *names)])
     buffers.write_head(error, features)
     buffers.write_end(layout.GRADIENT, _partial_loss(forward, softmax, labels))
@@ -159,12 +174,20 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
     joint = torch.cat((noise.T @ features, noise.sum(dim=0)[:, None]), dim=1)
     printed = softmax.log_partition is None
     buffers.write(layout.HEAD, [joint, labels.mean(dim=0)] if printed else [joint])
-    return _finished(forward, buffers)
+    return _finished(forward)
+
+
+def _run_chain(
+    names: Sequence[str], module: nn.Module, inputs: Tensor, head: nn.Linear
+) -> tuple[Body, Tensor, None]:
+    layers = [module.get_submodule(name) for name in names]
+    body = DenseChainBody([layer for layer in layers if isinstance(layer, nn.Linear)], inputs)
+    return body, nn.functional.linear(body.features, *detached(head)), None
 
 
 def _run_module(
-    plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor, head: nn.Linear
-) -> Forward:
+    plan: Plan, module: nn.Module, inputs: Tensor, head: nn.Linear
+) -> tuple[Body, Tensor, Tensor | None]:
     captured: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, arguments: captured.append(arguments[0]))
     try:
@@ -175,7 +198,7 @@ def _run_module(
         hook.remove()
     own = {id(parameter) for parameter in head.parameters()}
     body = AutogradBody(captured[0], [p for p in module.parameters() if id(p) not in own])
-    return Forward(plan, public, body, outputs.detach(), head.weight.detach(), moments)
+    return body, outputs.detach(), moments
 
 
 def _partial_loss(forward: Forward, softmax: SurrogateSoftmax, labels: Tensor) -> Tensor:
@@ -186,7 +209,7 @@ def _partial_loss(forward: Forward, softmax: SurrogateSoftmax, labels: Tensor) -
     return (partition - (labels * forward.outputs).sum(dim=1)).mean()
 
 
-def _finished(forward: Forward, buffers: TermBuffers) -> Terms:
+def _finished(forward: Forward) -> Terms:
     if forward.moments is not None:
-        buffers.write(layout.MOMENTS, [forward.moments])
-    return Terms(forward.public.key_id, forward.public.digest, buffers.vectors())
+        forward.buffers.write(layout.MOMENTS, [forward.moments])
+    return Terms(forward.public.key_id, forward.public.digest, forward.buffers.vectors())

@@ -23,7 +23,6 @@ from veilsum.protocol.perturbation.client import (
     client_terms,
     cross_entropy_terms,
     exchange_request,
-    load_parameters,
     run_forward,
 )
 from veilsum.protocol.perturbation.draws import UniformStream
@@ -31,6 +30,7 @@ from veilsum.protocol.perturbation.exchange import answer, conclude
 from veilsum.protocol.perturbation.key import NoiseKey, new_key
 from veilsum.protocol.perturbation.layout import Terms, require_terms, weighted_mean
 from veilsum.protocol.perturbation.losses import mean_loss, target_matrix
+from veilsum.protocol.perturbation.packing import load_parameters
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import Recovered, recover
 from veilsum.protocol.perturbation.settings import UNIT_ROUNDOFF, NoiseSettings
