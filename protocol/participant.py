@@ -47,6 +47,7 @@ from veilsum.protocol.rounds import (
     Trained,
     failure_of,
     guard_work,
+    reason_from_text,
     require_same_attempt,
 )
 from veilsum.protocol.schemes.interface import Scheme, require_workable
@@ -92,7 +93,10 @@ PARTICIPANT_TABLE = TransitionTable(
     ParticipantPhase.KNOCKING,
     {
         **{(phase, Invitation): (ParticipantPhase.GREETING,) for phase in _ANYWHERE},
-        **{(phase, Farewell): (ParticipantPhase.FINISHING,) for phase in _ANYWHERE},
+        **{
+            (phase, Farewell): (ParticipantPhase.FINISHING,)
+            for phase in (*_ANYWHERE, ParticipantPhase.FINISHING)
+        },
         (ParticipantPhase.KNOCKING, "deadline"): (ParticipantPhase.KNOCKING, ParticipantPhase.FINISHING),
         (ParticipantPhase.GREETING, SessionOpened): (ParticipantPhase.PREPARING, ParticipantPhase.WAITING),
         (ParticipantPhase.GREETING, "deadline"): (ParticipantPhase.KNOCKING,),
@@ -204,6 +208,8 @@ class ParticipantMachine:
                 raise Rejection(AbortReason.UNEXPECTED_MESSAGE)
 
     def _greet(self, message: Invitation, now: float) -> list[Event]:
+        if self._terms is not None and self._terms.invitation == message.nonce:
+            return self._repeat_hello(message.nonce)
         events = self._abandon_attempt("the server opened a new session")
         self._move(Invitation, ParticipantPhase.GREETING)
         self._terms = SessionTerms(self._roster, self._parameters, message.nonce)
@@ -212,6 +218,12 @@ class ParticipantMachine:
         self.session = None
         self._be_patient(now)
         return [*events, Send(SERVER, Hello(Stamp(), message.nonce, self._hello))]
+
+    def _repeat_hello(self, invitation: bytes) -> list[Event]:
+        """The same invitation again: the same hello, if it is still of use."""
+        if self.phase is not ParticipantPhase.GREETING or self._hello is None:
+            return []
+        return [Send(SERVER, Hello(Stamp(), invitation, self._hello))]
 
     def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
         assert self._terms is not None
@@ -413,6 +425,8 @@ class ParticipantMachine:
         return [_round_failed(machine.stamp, Failed(AbortReason.WITHDRAWN, SERVER, why))]
 
     def _leave(self, message: Farewell) -> list[Event]:
+        if self.phase is ParticipantPhase.FINISHING:
+            return []
         if message.completed and self._scheme.server_holds_model:
             if message.model.dtype.str != "<f4" or len(message.model) != self._parameters.dimension:
                 raise Rejection(AbortReason.BAD_VECTOR, "the final model has the wrong shape")
@@ -420,7 +434,7 @@ class ParticipantMachine:
         events = self._abandon_attempt("the server ended the run")
         self._move(Farewell, ParticipantPhase.FINISHING)
         if not message.completed:
-            return [*events, RunFailed(AbortReason.WITHDRAWN, SERVER, message.detail)]
+            return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
         return [*events, RunFinished(self.rounds_done, self.model)]
 
     def _knock(self, now: float) -> list[Event]:

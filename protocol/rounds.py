@@ -211,10 +211,18 @@ def require_from_server(sender: str) -> None:
         raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "only the server may say this")
 
 
+def reason_from_text(text: str) -> AbortReason:
+    """The reason that another party states; one we do not know is its withdrawal."""
+    try:
+        return AbortReason(text)
+    except ValueError:
+        return AbortReason.WITHDRAWN
+
+
 def outcome_of(closed: RoundClosed, me: PartyId) -> Committed | Failed:
     """What the server's closing word means to a participant."""
     if not closed.committed:
-        return Failed(AbortReason.WITHDRAWN, SERVER, closed.reason)
+        return Failed(reason_from_text(closed.reason), SERVER, "the server closed the round without a result")
     if me not in closed.members:
         return Failed(AbortReason.TIMED_OUT, me, "the round was closed without this party")
     return Committed(closed.members, model_hash=closed.next_model_hash)

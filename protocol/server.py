@@ -83,6 +83,7 @@ SERVER_TABLE = TransitionTable(
             ServerPhase.FINISHING,
         ),
         (ServerPhase.PREPARING, Knock): (ServerPhase.PREPARING,),
+        (ServerPhase.PREPARING, Hello): (ServerPhase.PREPARING,),
         (ServerPhase.PREPARING, Withdrawn): (ServerPhase.PREPARING,),
         (ServerPhase.PREPARING, "outcome"): (
             ServerPhase.RUNNING,
@@ -90,6 +91,7 @@ SERVER_TABLE = TransitionTable(
             ServerPhase.FINISHING,
         ),
         (ServerPhase.RUNNING, Knock): (ServerPhase.RUNNING,),
+        (ServerPhase.RUNNING, Hello): (ServerPhase.RUNNING,),
         (ServerPhase.RUNNING, Withdrawn): (ServerPhase.RUNNING,),
         (ServerPhase.RUNNING, "outcome"): (ServerPhase.RUNNING, ServerPhase.OPENING, ServerPhase.FINISHING),
         (ServerPhase.FINISHING, Knock): (ServerPhase.FINISHING,),
@@ -139,6 +141,7 @@ class ServerMachine:
         self._lost: set[PartyId] = set()
         self._opening_deadline: float | None = None
         self._machine: RoundMachine | None = None
+        self._failed: Failed | None = None
 
     @property
     def machine(self) -> RoundMachine | None:
@@ -147,7 +150,7 @@ class ServerMachine:
 
     def start(self, now: float) -> list[Event]:
         if self.rounds_done >= self._rounds:
-            return self._finish("start", completed=True, detail="")
+            return self._finish("start")
         return self._open("start", now)
 
     def next_deadline(self) -> float | None:
@@ -214,19 +217,25 @@ class ServerMachine:
         if self.phase is ServerPhase.OPENING:
             return [Send(sender, Invitation(Stamp(), self._invitation))]
         if self.phase is ServerPhase.FINISHING:
-            return [Send(sender, self._farewell(completed=self.rounds_done >= self._rounds, detail=""))]
+            return [Send(sender, self._farewell())]
         self._knocking.add(sender)
         return []
 
     def _admit(self, sender: PartyId, hello: Hello, now: float) -> list[Event]:
+        """Take a hello in; one that comes too late for this session is a knock at the next."""
         if hello.invitation != self._invitation:
             raise Rejection(AbortReason.WRONG_SESSION, "the hello answers another invitation")
         known = self._hellos.get(sender)
         if known is not None and known != hello.hello:
             raise Rejection(AbortReason.EQUIVOCATION, "two different hellos for one invitation")
         self._terms.verify_hello(sender, hello.hello)
+        if self.phase is not ServerPhase.OPENING:
+            if known is None:
+                self._knocking.add(sender)
+            return []
         self._hellos[sender] = hello.hello
-        if self._expected <= self._hellos.keys():
+        enough = len(self._hellos) >= self._parameters.min_parties
+        if enough and self._expected <= self._hellos.keys():
             return self._close_opening(Hello, now)
         return []
 
@@ -304,7 +313,7 @@ class ServerMachine:
         if prepared.rounds_done is not None and prepared.rounds_done != self.rounds_done:
             self.rounds_done, self.attempt = prepared.rounds_done, 0
         if self.rounds_done >= self._rounds:
-            return self._finish("outcome", completed=True, detail="")
+            return self._finish("outcome")
         return self._begin_round("outcome", now)
 
     def _commit(self, outcome: Committed, now: float) -> list[Event]:
@@ -329,7 +338,7 @@ class ServerMachine:
         self.rounds_done += 1
         self.attempt = 0
         if self.rounds_done >= self._rounds:
-            return events + self._finish("outcome", completed=True, detail="")
+            return events + self._finish("outcome")
         gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
         if gone or self._knocking or self._parameters.rekey is Rekey.ROUND:
             self._expected = (frozenset(self.session.members) - gone) | self._knocking
@@ -353,22 +362,26 @@ class ServerMachine:
         return events + self._open("outcome", now)
 
     def _abandon(self, trigger: type[Message] | str, failed: Failed) -> list[Event]:
-        farewells = self._finish(trigger, completed=False, detail=f"{failed.reason.value}: {failed.detail}")
+        self._failed = failed
+        farewells = self._finish(trigger)
         return [*farewells, RunFailed(failed.reason, failed.culprit, failed.detail)]
 
-    def _finish(self, trigger: type[Message] | str, *, completed: bool, detail: str) -> list[Event]:
+    def _finish(self, trigger: type[Message] | str) -> list[Event]:
         self._move(trigger, ServerPhase.FINISHING)
         self._machine = None
-        farewell = self._farewell(completed=completed, detail=detail)
+        farewell = self._farewell()
         events: list[Event] = [Send(name, farewell) for name in self._roster.participants]
-        if completed:
+        if self._failed is None:
             events.append(RunFinished(self.rounds_done, self.model))
         return events
 
-    def _farewell(self, *, completed: bool, detail: str) -> Farewell:
+    def _farewell(self) -> Farewell:
         session = self.session.id if self.session is not None else SessionId(b"")
         model = self.model if self.model is not None else np.zeros(0, dtype="<f4")
-        return Farewell(Stamp(session, self.rounds_done), completed, detail[:1000], model)
+        reason, detail = (
+            ("", "") if self._failed is None else (self._failed.reason.value, self._failed.detail)
+        )
+        return Farewell(Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model)
 
     def _move(self, trigger: type[Message] | str, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)

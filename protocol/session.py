@@ -108,6 +108,7 @@ class Farewell(Message):
 
     stamp: Stamp
     completed: bool
+    reason: Annotated[str, MaxLength(512)]
     detail: Annotated[str, MaxLength(1024)]
     model: Tensor
 

@@ -76,10 +76,14 @@ def voters_of(parameters: Parameters, graph: Graph, party: PartyId) -> tuple[Par
 class SurvivorCheck:
     """A participant's side: one list per attempt, and t signatures before anything is released."""
 
-    def __init__(self, seat: Seat, graph: Graph, sharers: frozenset[PartyId]) -> None:
+    def __init__(
+        self, seat: Seat, graph: Graph, sharers: frozenset[PartyId], expected: frozenset[PartyId]
+    ) -> None:
+        """`sharers` are those whose shares we hold, `expected` those around us that a list must name."""
         self._seat = seat
         self._graph = graph
         self._sharers = sharers
+        self._expected = expected
         self.accepted: SurvivorList | None = None
 
     def accept(self, proposed: SurvivorList) -> list[Event]:
@@ -125,14 +129,17 @@ class SurvivorCheck:
         for name in named:
             self._seat.session.require_member(name)
         around = frozenset(holders_of(self._graph, self._seat.name))
-        unexpected = (frozenset(named) & around) ^ self._sharers
+        unexpected = (frozenset(named) & around) ^ self._expected
         if unexpected:
             raise Rejection(
                 AbortReason.SURVIVOR_LIST,
-                f"the list does not fit those who shared: {', '.join(sorted(unexpected))}",
+                f"the list does not fit those who take part: {', '.join(sorted(unexpected))}",
             )
 
     def _require_us_and_enough(self, proposed: SurvivorList) -> None:
+        silent = (frozenset(proposed.survivors) & self._expected) - self._sharers
+        if silent:
+            raise Rejection(AbortReason.SURVIVOR_LIST, f"{min(silent)} is called a survivor and never shared")
         if self._seat.name not in proposed.survivors:
             raise Rejection(AbortReason.SURVIVOR_LIST, "we uploaded and are not called a survivor")
         if len(proposed.survivors) < self._seat.parameters.min_parties:

@@ -82,6 +82,10 @@ class CollectingParticipant(RoundMachine):
         """Whether everything that the upload needs, besides local training, is here."""
         return True
 
+    def _droppable(self, sharers: frozenset[PartyId]) -> frozenset[PartyId]:
+        """Those around us whose fate matters to our upload."""
+        return sharers
+
     def _before_vote(self, agreed: SurvivorList) -> list[Event]:
         """What else the server needs to hear about this list, before it is signed."""
         return []
@@ -112,7 +116,8 @@ class CollectingParticipant(RoundMachine):
                 AbortReason.COHORT_TOO_SMALL, f"{present} holders of our shares are left, {needed} are needed"
             )
         unusable = self._keeper.accept(message.boxes)
-        self._check = SurvivorCheck(self._seat, self._sharing_graph, self._keeper.sharers)
+        sharers = self._keeper.sharers
+        self._check = SurvivorCheck(self._seat, self._sharing_graph, sharers, self._droppable(sharers))
         self.move(DeliveredShares, _P.MASKING)
         warnings: list[Event] = [Warned(f"the share box of {name} does not open") for name in unusable]
         return warnings + self._upload_when_ready(now)

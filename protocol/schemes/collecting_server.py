@@ -108,6 +108,11 @@ class CollectingServer(RoundMachine):
         return set(self._boxes) if self._recovers else self._candidates
 
     @property
+    def _droppable(self) -> set[PartyId]:
+        """Those whose missing upload leaves something in the sum."""
+        return self._cohort
+
+    @property
     def _vote_complete(self) -> bool:
         assert self._vote is not None
         return self._vote.complete
@@ -224,7 +229,7 @@ class CollectingServer(RoundMachine):
         return {other: self._boxes[other].boxes[name] for other in around if other in self._boxes}
 
     def _close_uploads(self, trigger: Trigger, now: float) -> list[Event]:
-        missing = tuple(sorted(self._cohort - self._uploaded))
+        missing = tuple(sorted(self._droppable - self._uploaded))
         if not self._recovers and missing:
             detail = f"no upload of {', '.join(missing[:10])}"
             failed = Failed(AbortReason.MISSING_UPLOAD, missing[0], detail, missing, repeatable=False)

@@ -164,6 +164,9 @@ class AmpcPeer(CollectingParticipant):
             vector += share
         return vector
 
+    def _droppable(self, sharers: frozenset[PartyId]) -> frozenset[PartyId]:
+        return frozenset(self._seat.session.members)
+
     def _before_vote(self, agreed: SurvivorList) -> list[Event]:
         """Reveal the keys of this attempt that were shared with dropped neighbours, in both directions."""
         gone = [name for name in self._neighbours if name in agreed.dropped]

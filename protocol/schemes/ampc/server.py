@@ -62,6 +62,11 @@ class AmpcServer(CollectingServer):
         return set(self._desk.session.members)
 
     @property
+    def _droppable(self) -> set[PartyId]:
+        """Shares were cut for every neighbour of the epoch, whether it dealt its self mask or not."""
+        return self._candidates
+
+    @property
     def _sharing_graph(self) -> Graph:
         """Self masks are shared among all peers: a thin graph of shares must not make dropouts fatal."""
         return self._complete
