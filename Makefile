@@ -36,7 +36,7 @@ bench: $(READY) ## cost against limits; figures also in bench/core.json
 	$(VENV)/bin/veilsum bench core --json bench/core.json
 
 docs: $(READY) ## regenerate what is generated in specs/
-	@for maker in tests/support/make_*.py; do echo "$$maker"; $(PYTHON) "$$maker" || exit 1; done
+	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(PYTHON) "$$maker" || exit 1; done
 
 clean: ## remove everything make made
 	rm -rf $(VENV) build dist bench *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .broker
