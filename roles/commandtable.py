@@ -3,7 +3,7 @@
 `veilsum --help` must answer at once, so the table knows a command by one line of text and the name of its
 module. The module is imported when the command is asked for, and brings
 
-    __doc__                  what `--help` of the command says; its first line is not repeated in the table
+    __doc__                  what `--help` of the command says
     add_arguments(parser)    the options; must import nothing heavy, so that `--help` stays quick
     run(args) -> int         the exit code; imports what it needs inside
 
