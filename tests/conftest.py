@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ from hypothesis import HealthCheck, settings
 
 # A shared, loaded machine is no reason to fail: examples have no deadline, the whole test has pytest's.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", parent=settings.get_profile("default"), max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile("default")
 
 
 @pytest.fixture(scope="session")
