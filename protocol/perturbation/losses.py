@@ -23,7 +23,7 @@ def loss_and_error(outputs: Tensor, targets: Tensor, loss: Loss) -> tuple[Tensor
     samples = outputs.shape[0]
     if loss == "mse":
         difference = outputs - target_matrix(targets, outputs)
-        return 0.5 * difference.square().sum() / samples, difference / samples
+        return 0.5 * difference.square().sum() / samples, difference * (1.0 / samples)
     labels = target_matrix(targets, outputs, sums_to_one=True)
     log_softmax = torch.log_softmax(outputs, dim=1)
     return -(labels * log_softmax).sum() / samples, (log_softmax.exp() - labels) / samples

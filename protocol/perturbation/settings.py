@@ -68,15 +68,15 @@ class NoiseSettings:
     def adapted(self, condition: float) -> NoiseSettings:
         """The settings of the next round: gamma moves until the condition number lies in its band.
 
-        The condition number grows as gamma squared, and one round may be untypical, so gamma moves at most
-        by a factor of four.
+        The condition number grows as gamma squared, and differs from key to key on small networks. So gamma
+        falls fast, at most by a factor of four, and rises slowly, at most by a quarter.
         """
         low, high = CONDITION_BAND
         if not self.has_offset or low <= condition <= high:
             return self
         target = high if condition > high else low
         step = math.sqrt(target / condition) if math.isfinite(condition) else 0.25
-        return replace(self, gamma=self.gamma * min(max(step, 0.25), 4.0))
+        return replace(self, gamma=self.gamma * min(max(step, 0.25), 1.25))
 
     def leak(self) -> str:
         """One line on what the chosen noise does not hide, to be shown before a run."""

@@ -49,8 +49,9 @@ def trace(model: nn.Module, example: Tensor, *, barrier: Barrier = "refuse") -> 
     head_node = _head_of(graph)
     walk = _Walk(graph, head_node, barrier)
     # A batch of two: enough to notice operations that mix samples, and to normalise over.
+    like = next(model.parameters(), example)
     with torch.no_grad():
-        walk.run(torch.zeros_like(example[:1]).expand(2, *example.shape[1:]).contiguous())
+        walk.run(like.new_zeros(2, *example.shape[1:]))
     plan = _plan_from(model, example, walk.ledger, graph, head_node)
     plan.self_test()
     return plan
@@ -105,7 +106,7 @@ def _head_of(graph: fx.GraphModule) -> Node:
     if last.op != "call_module" or type(graph.get_submodule(str(last.target))) is not nn.Linear:
         what, _ = _describe(graph, last)
         raise UnsupportedModel(
-            str(last.target if last.op == "call_module" else last.name),
+            _label(last),
             f"the model must end in a Linear layer, not in {what}; a softmax belongs to the loss",
         )
     if len(last.users) != 1:
@@ -130,7 +131,7 @@ class _Walk(fx.Interpreter):
         try:
             value = super().run_node(n)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            raise UnsupportedModel(n.name, f"does not run on the example: {error}") from error
+            raise UnsupportedModel(_label(n), f"does not run on the example: {error}") from error
         if n.op == "placeholder":
             if self._identifiers:
                 raise UnsupportedModel(n.name, "the model must have one input")
@@ -187,7 +188,7 @@ class _Walk(fx.Interpreter):
         if n.op == "call_method":
             apply = getattr(Tensor, str(n.target))
         return Step(
-            name=str(n.target) if module is not None else n.name,
+            name=_label(n),
             operation=operation,
             apply=apply,
             arguments=tuple(map_arg(n.args, self._argument)),
@@ -213,6 +214,11 @@ class _Walk(fx.Interpreter):
         if isinstance(value, Tensor):
             return False
         return n.target in NUMBER_FUNCTIONS or n.target in NUMBER_METHODS
+
+
+def _label(n: Node) -> str:
+    """What a user would look for: the path of a module, or the name of an operation in the graph."""
+    return str(n.target) if n.op == "call_module" else n.name
 
 
 def _describe(graph: fx.GraphModule, n: Node) -> tuple[str, nn.Module | None]:

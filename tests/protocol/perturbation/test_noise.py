@@ -1,0 +1,234 @@
+"""Keys, settings and magnitudes."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.perturbation.client import client_terms
+from veilsum.protocol.perturbation.draws import UniformStream
+from veilsum.protocol.perturbation.errors import PrecisionLost
+from veilsum.protocol.perturbation.key import new_key
+from veilsum.protocol.perturbation.losses import mean_loss
+from veilsum.protocol.perturbation.packing import TermBuffers, load_parameters
+from veilsum.protocol.perturbation.plan import Plan
+from veilsum.protocol.perturbation.recovery import recover
+from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
+from veilsum.protocol.perturbation.trace import trace
+
+
+def entropy(seed: int):
+    return UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n)).octets
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64, 8),
+            nn.ReLU(),
+            nn.Linear(8, 4),
+        )
+
+
+@pytest.fixture(scope="module")
+def plan(model: nn.Module) -> Plan:
+    return trace(model, torch.zeros(1, 1, 6, 6))
+
+
+@pytest.fixture
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(5, 1, 6, 6, generator=generator), torch.randn(5, 4, generator=generator)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"groups": 5}, "5 groups do not fit 4 outputs"),
+        ({"groups": 0}, "groups must be at least 1"),
+        ({"gamma": 0.0}, "gamma must be positive"),
+        ({"gamma": math.nan}, "gamma must be positive"),
+        ({"gamma": 1e5}, "would lose all precision in float32"),
+        ({"gamma": 1e9, "precision": "float64"}, "would lose all precision in float64"),
+        ({"gamma": 500.0, "alpha": "sum"}, "would lose all precision"),
+        ({"mode": "noise"}, "mode 'noise' is not one of"),
+        ({"exchange": "exp"}, "exchange 'exp' is not one of"),
+        ({"factor_range": (0.0, 1.0)}, "factor_range"),
+        ({"factor_range": (1.1, 1.9), "bit_exact": True}, "no power of two"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_work_are_refused_with_the_remedy(plan: Plan, options, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        new_key(plan, NoiseSettings(**options), entropy(1))
+
+
+def test_cross_entropy_with_one_output_is_refused() -> None:
+    single = trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(1, 3))
+    with pytest.raises(ParameterError, match="at least two outputs"):
+        new_key(single, NoiseSettings(loss="ce"), entropy(1))
+
+
+def test_keys_are_fresh_and_follow_the_entropy_alone(plan: Plan) -> None:
+    first, second, again = (new_key(plan, NoiseSettings(), entropy(seed)) for seed in (1, 2, 1))
+    assert first.public.key_id != second.public.key_id
+    assert not np.isclose(first.scale, second.scale)[first.scale != 1].any()
+    assert np.array_equal(first.scale, again.scale)
+    assert first.public.digest == again.public.digest != second.public.digest
+
+
+def test_a_source_that_returns_too_little_is_refused(plan: Plan) -> None:
+    with pytest.raises(LocalProtocolError, match="randomness source"):
+        new_key(plan, NoiseSettings(), lambda n: bytes(n - 1))
+
+
+def test_secrets_do_not_show_in_the_representation_of_a_key(plan: Plan) -> None:
+    key = new_key(plan, NoiseSettings(groups=2), os.urandom)
+    shown = repr(key)
+    assert "not shown" in shown
+    assert not any(str(gamma) in shown or f"{gamma:.4f}" in shown for gamma in key.gammas)
+
+
+@given(st.integers(1, 4), st.integers(0, 1000))
+def test_partitions_cover_all_groups_evenly_and_factors_keep_their_range(groups: int, seed: int) -> None:
+    plan = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
+    key = new_key(plan, NoiseSettings(groups=groups, gamma=2.0), entropy(seed))
+    sizes = np.bincount(key.public.partition, minlength=groups)
+    assert sizes.sum() == 4
+    assert sizes.max() - sizes.min() <= 1
+    assert ((np.abs(key.gammas) >= 1.0) & (np.abs(key.gammas) <= 3.0)).all()
+    assert ((key.scale >= 1 / 64) & (key.scale <= 64)).all()
+    assert len(set(np.abs(key.public.directions))) == 4
+
+
+def test_power_of_two_factors_round_nothing(model: nn.Module, plan: Plan, batch) -> None:
+    """With scaling alone and bit_exact factors the float32 gradient equals the plain one bit for bit."""
+    inputs, targets = batch
+    key = new_key(
+        plan, NoiseSettings(mode="scale", bit_exact=True, factor_range=(2.0**-10, 2.0**10)), entropy(3)
+    )
+    client = copy.deepcopy(model)
+    load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
+    found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors).gradient
+    plain = copy.deepcopy(model)
+    gradients = torch.autograd.grad(mean_loss(plain(inputs), targets, "mse"), list(plain.parameters()))
+    expected = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    assert torch.equal(torch.as_tensor(found).float(), expected)
+    assert len(set(key.scale)) > 3
+
+
+def test_protected_inference_predicts_what_the_true_model_predicts(
+    model: nn.Module, plan: Plan, batch
+) -> None:
+    """An export without offset has other weights and the same outputs; the state keeps its names and buffers."""
+    inputs, _ = batch
+    true = copy.deepcopy(model).double().eval()
+    key = new_key(plan, NoiseSettings(), entropy(4))
+    export = {**true.state_dict()}
+    export |= {
+        k: torch.as_tensor(v)
+        for k, v in plan.unflatten(key.encrypt(plan.flatten(export), inference=True)).items()
+    }
+    protected = copy.deepcopy(true)
+    protected.load_state_dict(export)
+    assert torch.allclose(protected(inputs.double()), true(inputs.double()), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(protected[4].weight, true[4].weight)
+
+
+def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> None:
+    key = new_key(plan, NoiseSettings(), entropy(4))
+    with pytest.raises(EncodingError, match=f"{plan.size} parameters"):
+        key.encrypt(np.zeros(plan.size - 1))
+    with pytest.raises(EncodingError, match="not finite"):
+        key.encrypt(np.full(plan.size, np.nan))
+    with pytest.raises(EncodingError, match=r"'0.weight' is missing"):
+        plan.flatten({})
+    with pytest.raises(EncodingError, match=r"'0.weight' has shape"):
+        plan.flatten({"0.weight": np.zeros(3)})
+    with pytest.raises(EncodingError, match="parameters"):
+        plan.unflatten(np.zeros(3))
+
+
+def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(model, plan: Plan, batch) -> None:
+    inputs, targets = batch
+    key = new_key(plan, NoiseSettings(gamma=1000.0), entropy(5))
+    client = copy.deepcopy(model)
+    load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
+    with pytest.raises(PrecisionLost, match="gamma at most 250") as caught:
+        recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
+    assert caught.value.suggested_gamma == 250.0
+
+
+def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan, batch) -> None:
+    """From a gamma far too large the condition number is warned about, reaches its band and stays."""
+    inputs, targets = batch
+    settings, seen = NoiseSettings(gamma=300.0), []
+    for round_number in range(30):
+        key = new_key(plan, settings, entropy(100 + round_number))
+        client = copy.deepcopy(model)
+        load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
+        found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
+        seen.append(found)
+        settings = settings.adapted(found.condition)
+    assert seen[0].condition > 1000
+    assert "above 1000" in str(seen[0].warning)
+    assert CONDITION_BAND[0] / 2 < np.median([found.condition for found in seen[-20:]]) < CONDITION_BAND[1]
+    assert sum(found.warning is None for found in seen[-20:]) >= 18
+
+
+def test_the_offset_never_adapts_where_there_is_none() -> None:
+    settings = NoiseSettings(mode="scale")
+    assert settings.adapted(1e6) is settings
+    assert NoiseSettings(gamma=4.0).adapted(math.inf).gamma == 1.0
+
+
+@pytest.mark.parametrize("mode", ["scale", "scale+offset"])
+@pytest.mark.parametrize("loss", ["mse", "ce"])
+def test_each_kind_of_noise_names_its_leak_in_one_line(mode, loss) -> None:
+    leak = NoiseSettings(mode=mode, loss=loss).leak()
+    assert "\n" not in leak
+    assert ("least squares" in leak) == (mode == "scale+offset")
+    assert ("softmax" in leak) == (mode == "scale+offset" and loss == "ce")
+
+
+def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
+    other = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
+    key = new_key(other, NoiseSettings(), entropy(6))
+    with pytest.raises(Rejection) as caught:
+        client_terms(plan, plan.model, key.public, *batch)
+    assert caught.value.reason is AbortReason.WRONG_MODEL
+
+
+def test_clients_refuse_empty_batches_infinite_inputs_and_foreign_buffers(plan: Plan, batch) -> None:
+    inputs, targets = batch
+    key = new_key(plan, NoiseSettings(), entropy(7))
+    with pytest.raises(LocalProtocolError, match="batch is empty"):
+        client_terms(plan, plan.model, key.public, inputs[:0], targets[:0])
+    with pytest.raises(EncodingError, match="not finite"):
+        client_terms(plan, plan.model, key.public, inputs * math.inf, targets)
+    with pytest.raises(LocalProtocolError, match="training mode"):
+        client_terms(plan, copy.deepcopy(plan.model).eval(), key.public, inputs, targets)
+    scaled = new_key(plan, NoiseSettings(mode="scale"), entropy(7))
+    with pytest.raises(LocalProtocolError, match="buffers were made for another"):
+        buffers = TermBuffers(plan, scaled.public, inputs)
+        client_terms(plan, plan.model, key.public, inputs, targets, buffers=buffers)
+    with pytest.raises(LocalProtocolError, match="targets have shape"):
+        client_terms(plan, plan.model, key.public, inputs, targets[:, :2])
+    with pytest.raises(LocalProtocolError, match="class numbers below 4"):
+        client_terms(plan, plan.model, key.public, inputs, torch.tensor([0, 1, 2, 3, 4]))

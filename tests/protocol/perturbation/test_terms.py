@@ -1,0 +1,208 @@
+"""Uploads: their table, what is refused in them, and what never exists on a client."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.perturbation.client import client_terms, run_forward, squared_error_terms
+from veilsum.protocol.perturbation.draws import UniformStream
+from veilsum.protocol.perturbation.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.layout import Terms, require_terms, term_sizes, weighted_mean
+from veilsum.protocol.perturbation.packing import load_parameters
+from veilsum.protocol.perturbation.plan import Plan
+from veilsum.protocol.perturbation.recovery import recover
+from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.trace import trace
+
+
+def entropy(seed: int):
+    return UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n)).octets
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    model = nn.Sequential(nn.Linear(3, 7), nn.ReLU(), nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 4))
+    return trace(model, torch.zeros(1, 3))
+
+
+@pytest.fixture
+def key(plan: Plan) -> NoiseKey:
+    return new_key(plan, NoiseSettings(groups=2), entropy(1))
+
+
+@pytest.fixture
+def terms(plan: Plan, key: NoiseKey) -> Terms:
+    return client_terms(plan, plan.model, key.public, torch.ones(2, 3), torch.tensor([1, 3]))
+
+
+BODY = 3 * 7 + 7 + 7 * 5 + 5
+WHOLE = BODY + 5 * 4 + 4
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({"mode": "scale"}, {"gradient": WHOLE + 1}),
+        (
+            {"groups": 2},
+            {
+                "gradient": WHOLE + 1,
+                "sigma.0": BODY + 1,
+                "sigma.1": BODY + 1,
+                "beta": BODY + 1,
+                "head": 5 + 1,
+            },
+        ),
+        (
+            {"loss": "ce"},
+            {"gradient": WHOLE + 1, "sigma.0": BODY + 1, "beta.0": BODY, "psi.0": BODY, "head": 4 * 6},
+        ),
+        (
+            {"loss": "ce", "exchange": "printed"},
+            {"gradient": WHOLE + 1, "sigma.0": BODY + 1, "beta.0": BODY, "psi.0": BODY, "head": 4 * 6 + 4},
+        ),
+    ],
+    ids=str,
+)
+def test_the_table_of_terms_is_the_stated_one(plan: Plan, options, sizes: dict[str, int]) -> None:
+    """Squared error has m + 2 terms, cross entropy 3m + 1, both with one short term for the head."""
+    key = new_key(plan, NoiseSettings(**options), entropy(1))
+    assert term_sizes(plan, key.public) == sizes
+
+
+def test_normalisations_add_mean_mean_square_and_count() -> None:
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2))
+    plan = trace(model, torch.zeros(1, 3))
+    key = new_key(plan, NoiseSettings(mode="scale"), entropy(1))
+    assert term_sizes(plan, key.public)["moments"] == 13
+
+
+def test_an_honest_upload_is_accepted(plan: Plan, key: NoiseKey, terms: Terms) -> None:
+    require_terms(plan, key.public, terms)
+
+
+def altered(terms: Terms, name: str, vector: np.ndarray) -> Terms:
+    return replace(terms, vectors={**terms.vectors, name: vector})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason", "words"),
+    [
+        (lambda t: replace(t, key_id=bytes(16)), AbortReason.WRONG_ROUND, "stale key"),
+        (lambda t: replace(t, partition_digest=bytes(32)), AbortReason.WRONG_CONFIG, "another partition"),
+        (lambda t: altered(t, "beta", t.vectors["beta"][:-1]), AbortReason.BAD_VECTOR, "term beta"),
+        (lambda t: altered(t, "beta", t.vectors["beta"][None]), AbortReason.BAD_VECTOR, "term beta"),
+        (lambda t: altered(t, "beta", t.vectors["beta"].astype(int)), AbortReason.BAD_VECTOR, "int64"),
+        (lambda t: altered(t, "extra", np.zeros(3)), AbortReason.BAD_VECTOR, "extra"),
+        (
+            lambda t: replace(t, vectors=dict(list(t.vectors.items())[1:])),
+            AbortReason.BAD_VECTOR,
+            "terms are",
+        ),
+        (
+            lambda t: altered(t, "sigma.1", t.vectors["sigma.1"] * np.nan),
+            AbortReason.BAD_VECTOR,
+            "not finite",
+        ),
+        (lambda t: altered(t, "head", t.vectors["head"] + np.inf), AbortReason.BAD_VECTOR, "not finite"),
+    ],
+    ids=["stale", "partition", "short", "matrix", "integers", "unknown", "missing", "nan", "infinite"],
+)
+def test_uploads_that_must_not_enter_a_sum_are_refused(plan, key, terms, spoil, reason, words) -> None:
+    with pytest.raises(Rejection) as caught:
+        require_terms(plan, key.public, spoil(terms))
+    assert caught.value.reason is reason
+    assert words in caught.value.detail
+    assert caught.value.blamed_on("client-3").culprit == "client-3"
+
+
+def test_a_huge_but_finite_term_is_not_mistaken_for_an_infinite_one(plan, key, terms) -> None:
+    require_terms(plan, key.public, altered(terms, "beta", np.full(BODY + 1, 1e30, dtype=np.float32)))
+
+
+def test_an_aggregate_is_checked_like_an_upload(key: NoiseKey, terms: Terms) -> None:
+    with pytest.raises(Rejection):
+        recover(key, {**terms.vectors, "beta": np.zeros(3)})
+
+
+def test_a_client_that_computes_with_another_partition_is_noticed(plan: Plan, key: NoiseKey) -> None:
+    """The digest of what the client really used is what it echoes."""
+    other = replace(key.public, partition=1 - key.public.partition)
+    terms = client_terms(plan, plan.model, other, torch.ones(2, 3), torch.tensor([1, 3]))
+    with pytest.raises(Rejection) as caught:
+        require_terms(plan, key.public, terms)
+    assert caught.value.reason is AbortReason.WRONG_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"partition": np.array([0, 0, 2, 2])}, AbortReason.BAD_VECTOR),
+        ({"partition": np.array([0, 1])}, AbortReason.BAD_VECTOR),
+        ({"directions": np.full(4, np.nan)}, AbortReason.BAD_VECTOR),
+        ({"key_id": b"short"}, AbortReason.BAD_VECTOR),
+        ({"plan_digest": bytes(32)}, AbortReason.WRONG_MODEL),
+    ],
+    ids=str,
+)
+def test_a_client_refuses_a_malformed_public_part(plan, key, change, reason) -> None:
+    with pytest.raises(Rejection) as caught:
+        client_terms(plan, plan.model, replace(key.public, **change), torch.ones(2, 3), torch.tensor([1, 3]))
+    assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize("weights", [[], [1.0, 1.0], [0.0], [-1.0]], ids=str)
+def test_weights_that_do_not_fit_are_refused(terms: Terms, weights: list[float]) -> None:
+    with pytest.raises(LocalProtocolError, match="weight"):
+        weighted_mean([terms], weights)
+
+
+def test_reused_buffers_give_the_same_terms(plan: Plan, key: NoiseKey, terms: Terms) -> None:
+    forward = run_forward(plan, plan.model, key.public, torch.zeros(2, 3))
+    squared_error_terms(forward, torch.tensor([0, 0]))
+    again = client_terms(
+        plan, plan.model, key.public, torch.ones(2, 3), torch.tensor([1, 3]), buffers=forward.buffers
+    )
+    assert all(np.array_equal(again.vectors[name], vector) for name, vector in terms.vectors.items())
+
+
+def test_autograd_and_the_hand_written_pass_agree(plan: Plan) -> None:
+    """A dense chain computes the same terms when it is sent through autograd."""
+    general = replace(plan, dense_chain=None)
+    model = copy.deepcopy(plan.model).double()
+    for loss_groups in (1, 3):
+        key = new_key(plan, NoiseSettings(groups=loss_groups), entropy(2))
+        load_parameters(plan, model, key.encrypt(plan.flatten(model.state_dict())))
+        inputs, targets = torch.linspace(-1, 1, 12).reshape(4, 3).double(), torch.tensor([0, 1, 2, 3])
+        by_hand, by_autograd = (client_terms(p, model, key.public, inputs, targets) for p in (plan, general))
+        for name, vector in by_hand.vectors.items():
+            assert np.allclose(vector, by_autograd.vectors[name], rtol=1e-12, atol=1e-14)
+
+
+def test_no_tensor_of_outputs_times_parameters_is_built() -> None:
+    """With 64 outputs and m = 1 the largest tensor of a client step is no larger than one term."""
+    model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.LeakyReLU(), nn.Linear(64, 64))
+    plan = trace(model, torch.zeros(1, 8))
+    key = new_key(plan, NoiseSettings(), entropy(3))
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            result = func(*args, **(kwargs or {}))
+            for value in result if isinstance(result, tuple | list) else (result,):
+                if isinstance(value, torch.Tensor):
+                    largest = max(largest, value.numel())
+            return result
+
+    with Watch():
+        client_terms(plan, model, key.public, torch.ones(2, 8), torch.tensor([0, 63]))
+    assert 0 < largest <= plan.size + 1

@@ -1,0 +1,187 @@
+"""Tracing accepts what can carry factors and refuses the rest by name."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
+from veilsum.protocol.perturbation.factors import FactorSpace
+from veilsum.protocol.perturbation.selftest import TOLERANCE
+from veilsum.protocol.perturbation.trace import trace
+
+
+class Body(nn.Module):
+    """A small network around one operation."""
+
+    def __init__(self, middle, **layers: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 6)
+        self.head = nn.Linear(6, 3)
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.middle = middle
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.middle(self, torch.relu(self.inner(x))))
+
+
+def refusal(model: nn.Module, shape: tuple[int, ...] = (4,)) -> UnsupportedModel:
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(UnsupportedModel) as caught:
+        trace(model, torch.zeros(1, *shape))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(nn.Sigmoid(), nn.Tanh(), nn.GELU(), nn.SiLU(), nn.ReLU6(), nn.Softplus(), nn.ELU(), nn.Hardtanh()),
+        *(nn.LayerNorm(6), nn.Softmax(dim=1), nn.AlphaDropout(), nn.SELU()),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_layers_that_are_not_homogeneous_are_refused_by_name(layer: nn.Module) -> None:
+    error = refusal(Body(lambda self, x: self.layer(x), layer=layer))
+    assert error.node == "layer"
+    assert type(layer).__name__ in error.reason
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        (lambda self, x: torch.sigmoid(x), "sigmoid is not positively homogeneous"),
+        (lambda self, x: x * torch.sigmoid(x), "sigmoid is not positively homogeneous"),
+        (lambda self, x: x + 1.0, "adding a constant"),
+        (lambda self, x: 1.0 + x, "adding a constant"),
+        (lambda self, x: x - 0.5, "adding a constant"),
+        (lambda self, x: x / (x + x), "dividing by a tensor"),
+        (lambda self, x: x.clamp(0, 1), "clamp is not positively homogeneous"),
+        (lambda self, x: x - x.mean(0), "batch dimension"),
+        (lambda self, x: x * x.sum(), "all dimensions"),
+        (lambda self, x: x.flip(0), "flip is not on the list"),
+        (lambda self, x: torch.cat((x, x), 0)[:2], "across samples"),
+        (lambda self, x: nn.functional.pad(x, (0, 0), value=1.0), "zeros"),
+        (lambda self, x: torch.relu(self.extra(self.extra(x))), "shared"),
+        (lambda self, x: x if x.sum() > 0 else -x, "control flow"),
+        (lambda self, x: x * self.extra, "free parameters"),
+    ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
+)
+def test_operations_in_forward_are_refused_with_the_reason(forward, words: str) -> None:
+    extra = {"shared": nn.Linear(6, 6), "free parameters": nn.Parameter(torch.ones(6))}
+    layers = {"extra": extra[words]} if words in extra else {}
+    assert words in str(refusal(Body(forward, **layers)))
+
+
+def test_models_that_do_not_end_in_a_linear_layer_are_refused() -> None:
+    error = refusal(nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1)))
+    assert error.node == "1"
+    assert "Softmax" in error.reason
+
+
+def test_tied_frozen_and_unused_parameters_are_refused_by_name() -> None:
+    tied = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    tied[2].weight = tied[0].weight
+    assert "shares its weights with 0.weight" in refusal(tied).reason
+    frozen = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    frozen[0].bias.requires_grad_(False)
+    assert refusal(frozen).node == "0.bias"
+    assert refusal(Body(lambda self, x: x, spare=nn.Linear(2, 2))).node == "spare.weight"
+
+
+def test_inputs_that_cannot_carry_factors_are_refused() -> None:
+    with pytest.raises(UnsupportedModel, match="floating-point"):
+        trace(nn.Sequential(nn.Linear(4, 2)), torch.zeros(1, 4, dtype=torch.int64))
+    with pytest.raises(UnsupportedModel, match="does not run on the example"):
+        trace(nn.Sequential(nn.Linear(4, 2)), torch.zeros(1, 5))
+
+
+def test_a_unit_barrier_is_exact_and_warned_about() -> None:
+    """Behind a barrier everything is in clear, which the plan says, and recovery still holds."""
+    model = Body(lambda self, x: self.norm(torch.sigmoid(x)), norm=nn.LayerNorm(6))
+    with pytest.warns(UnprotectedLayer):
+        plan = trace(model, torch.zeros(1, 4), barrier="unit")
+    assert [text.split(":")[0] for text in plan.warnings] == ["sigmoid", "norm"]
+    assert plan.self_test() < TOLERANCE
+    assert not any(status.protected for status in plan.report())
+
+
+def test_a_barrier_does_not_excuse_shared_weights() -> None:
+    model = Body(lambda self, x: self.square(self.square(x)), square=nn.Linear(6, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnprotectedLayer)
+        with pytest.raises(UnsupportedModel, match="shared"):
+            trace(model, torch.zeros(1, 4), barrier="unit")
+
+
+def test_the_report_lists_every_parameter_with_its_fate() -> None:
+    """A convolution in front of a unit normalisation is sent in clear, and so is the bias of the head."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(12, 5),
+        nn.PReLU(),
+        nn.Linear(5, 2),
+    )
+    report = {status.name: status for status in trace(model, torch.zeros(1, 1, 4, 4)).report()}
+    assert list(report) == [name for name, _ in model.named_parameters()]
+    assert {name for name, status in report.items() if not status.protected} == {
+        *("0.weight", "0.bias", "5.weight", "6.bias")
+    }
+    assert str(report["0.bias"]) == "0.bias 3: sent in clear"
+    assert str(report["4.weight"]) == "4.weight 5x12: protected"
+
+
+def test_the_self_test_catches_a_rule_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free factors in front of a normalisation look harmless and are refused by the float64 comparison."""
+    monkeypatch.setattr(FactorSpace, "equate", lambda *_: None)
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2))
+    with pytest.raises(UnsupportedModel, match="differs from the true one"):
+        trace(model, torch.zeros(1, 1, 4, 4))
+
+
+def test_two_models_have_equal_digests_only_with_equal_parameters() -> None:
+    def plan(width: int):
+        return trace(nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2)), torch.zeros(1, 4))
+
+    assert plan(5).digest == plan(5).digest != plan(6).digest
+
+
+def test_only_plain_chains_use_the_hand_written_backward_pass() -> None:
+    chain = nn.Sequential(
+        nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 2)
+    )
+    assert trace(chain, torch.zeros(1, 2, 2)).dense_chain == ("1", "3")
+    assert trace(nn.Sequential(nn.Linear(4, 2)), torch.zeros(1, 4)).dense_chain == ()
+    for other in (
+        nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)),
+        nn.Sequential(nn.Linear(4, 5), nn.LeakyReLU(), nn.Linear(5, 2)),
+        nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 2)),
+        nn.Sequential(nn.ReLU(), nn.Linear(4, 2)),
+    ):
+        assert trace(other, torch.zeros(1, 4)).dense_chain is None
+
+
+def test_a_one_dimensional_convolution_and_sequence_features_are_followed() -> None:
+    """Conv1d, pooling, transposition and a linear layer on every position keep factors exact."""
+
+    class Sequence(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv1d(2, 4, 3)
+            self.each = nn.Linear(4, 5)
+            self.head = nn.Linear(5, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = nn.functional.max_pool1d(torch.relu(self.conv(x)), 2)
+            x = torch.relu(self.each(x.transpose(1, 2)))
+            return self.head(x.mean(dim=1))
+
+    assert trace(Sequence(), torch.zeros(1, 2, 10)).self_test() < TOLERANCE
