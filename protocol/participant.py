@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.chassis_tables import PARTICIPANT_TABLE, ParticipantPhase
+from veilsum.protocol.early import EarlyMessages
 from veilsum.protocol.errors import (
     AbortReason,
     LocalProtocolError,
@@ -63,50 +65,13 @@ from veilsum.protocol.session import (
     SessionOpened,
     SessionTerms,
     Withdrawn,
-    hash_model,
+    require_model,
+    require_model_shape,
 )
-from veilsum.protocol.transitions import Phase, TransitionTable
+from veilsum.protocol.transitions import Phase
 
 EARLY_MESSAGES_PER_MEMBER = 8
 KNOCKS_PER_PATIENCE = 20
-
-
-class ParticipantPhase(Phase):
-    KNOCKING = "knocking"
-    GREETING = "greeting"
-    PREPARING = "preparing"
-    WAITING = "waiting"
-    RUNNING = "running"
-    FINISHING = "finishing"
-
-
-_ANYWHERE = (
-    ParticipantPhase.KNOCKING,
-    ParticipantPhase.GREETING,
-    ParticipantPhase.PREPARING,
-    ParticipantPhase.WAITING,
-    ParticipantPhase.RUNNING,
-)
-
-PARTICIPANT_TABLE = TransitionTable(
-    "participant",
-    ParticipantPhase.KNOCKING,
-    {
-        **{(phase, Invitation): (ParticipantPhase.GREETING,) for phase in _ANYWHERE},
-        **{
-            (phase, Farewell): (ParticipantPhase.FINISHING,)
-            for phase in (*_ANYWHERE, ParticipantPhase.FINISHING)
-        },
-        (ParticipantPhase.KNOCKING, "deadline"): (ParticipantPhase.KNOCKING, ParticipantPhase.FINISHING),
-        (ParticipantPhase.GREETING, SessionOpened): (ParticipantPhase.PREPARING, ParticipantPhase.WAITING),
-        (ParticipantPhase.GREETING, "deadline"): (ParticipantPhase.KNOCKING,),
-        (ParticipantPhase.PREPARING, "outcome"): (ParticipantPhase.WAITING,),
-        (ParticipantPhase.WAITING, RoundOpened): (ParticipantPhase.RUNNING,),
-        (ParticipantPhase.WAITING, "deadline"): (ParticipantPhase.KNOCKING,),
-        (ParticipantPhase.RUNNING, RoundOpened): (ParticipantPhase.RUNNING,),
-        (ParticipantPhase.RUNNING, "outcome"): (ParticipantPhase.WAITING,),
-    },
-)
 
 
 class ParticipantMachine:
@@ -151,7 +116,7 @@ class ParticipantMachine:
         self._last_attempt = (-1, -1)
         self._round_model_hash = b""
         self._trained: tuple[int, bytes, LocalResult] | None = None
-        self._early: list[tuple[PartyId, Message]] = []
+        self._early = EarlyMessages(EARLY_MESSAGES_PER_MEMBER * len(roster.participants))
         self._deadline: float | None = None
         self._give_up_at = float("inf")
 
@@ -184,7 +149,7 @@ class ParticipantMachine:
             if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
                 return self._receive_from_server(sender, message, now)
             if self._is_early(sender, message):
-                self._early.append((sender, message))
+                self._early.hold(sender, message)
                 return []
             machine = self._require_in_attempt(sender, message)
             return self._settled(machine.receive(sender, message, now), now)
@@ -248,7 +213,7 @@ class ParticipantMachine:
         stamp = message.stamp
         self._require_new_attempt(stamp)
         if self._scheme.server_holds_model:
-            self._require_model(message)
+            require_model(message, self._parameters.dimension)
             model: Model = message.model
         else:
             assert self.model is not None
@@ -285,15 +250,6 @@ class ParticipantMachine:
             raise Rejection(
                 AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
             )
-
-    def _require_model(self, message: RoundOpened) -> None:
-        if message.model.dtype.str != "<f4" or len(message.model) != self._parameters.dimension:
-            raise Rejection(
-                AbortReason.BAD_VECTOR,
-                f"a model has {self._parameters.dimension} float32 numbers, got {message!r}",
-            )
-        if message.stamp.model_hash != hash_model(message.model):
-            raise Rejection(AbortReason.WRONG_MODEL, "the model does not have the announced hash")
 
     def _seat(self, stamp: Stamp) -> Seat:
         assert self.session is not None
@@ -354,33 +310,21 @@ class ParticipantMachine:
 
     def _is_early(self, sender: PartyId, message: Message) -> bool:
         """From another participant, of a session or attempt that we may hear of next."""
-        if sender == SERVER or sender not in self._roster.participants:
-            return False
-        if len(self._early) >= EARLY_MESSAGES_PER_MEMBER * len(self._roster.participants):
+        if sender == SERVER or sender not in self._roster.participants or self._early.full:
             return False
         if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
             return True
-        stamp = message.stamp
+        stamp, machine = message.stamp, self._machine
         if self.session is None or stamp.session != self.session.id or sender not in self.session.hellos:
             return False
-        reached = (
-            self._last_attempt
-            if self._machine is None
-            else (self._machine.stamp.round, self._machine.stamp.attempt)
-        )
-        preparing = self.phase is ParticipantPhase.PREPARING
-        return (stamp.round, stamp.attempt) > reached or (preparing and not self._machine_takes(message))
-
-    def _machine_takes(self, message: Message) -> bool:
-        return self._machine is not None and type(message) in self._machine.table.messages
+        if self.phase is ParticipantPhase.PREPARING and machine is not None:
+            return type(message) not in machine.table.messages
+        reached = self._last_attempt if machine is None else (machine.stamp.round, machine.stamp.attempt)
+        return (stamp.round, stamp.attempt) > reached
 
     def _replay_early(self, now: float) -> list[Event]:
-        waiting, self._early = self._early, []
         events: list[Event] = []
-        for sender, message in waiting:
-            if self._is_early(sender, message):
-                self._early.append((sender, message))
-                continue
+        for sender, message in self._early.take():
             try:
                 events += self.receive(sender, message, now)
             except RemoteProtocolError:
@@ -428,11 +372,11 @@ class ParticipantMachine:
         if self.phase is ParticipantPhase.FINISHING:
             return []
         if message.completed and self._scheme.server_holds_model:
-            if message.model.dtype.str != "<f4" or len(message.model) != self._parameters.dimension:
-                raise Rejection(AbortReason.BAD_VECTOR, "the final model has the wrong shape")
+            require_model_shape(message.model, self._parameters.dimension)
             self.model = message.model
         events = self._abandon_attempt("the server ended the run")
         self._move(Farewell, ParticipantPhase.FINISHING)
+        self._deadline = None
         if not message.completed:
             return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
         return [*events, RunFinished(self.rounds_done, self.model)]

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import veilsum.protocol
 from tests.support.make_vectors_envelope import good_envelope
 from tests.support.make_vectors_wire import good_messages
-from tests.support.message_strategies import message_strategy
 from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys
 from veilsum.protocol.defects import WireError
 from veilsum.protocol.envelope import decode_envelope, encode_envelope, join
 from veilsum.protocol.messages import Message, Stamp, kind_of, registered_messages
 from veilsum.protocol.replay import ReplaySnapshot
 from veilsum.protocol.wire import decode_message, decode_record, encode_message
+from veilsum.simulations.testing import message_strategy
 
 STAMP = Stamp(bytes(32))
 EXAMPLES = [Everything, Boxes, MaskedInput, RoundKeys]

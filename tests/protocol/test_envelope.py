@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import make_vectors_envelope as vectors
-from tests.support.message_strategies import message_strategy, record_strategy
 from tests.support.wire_examples import Everything, MaskedInput
 from veilsum.protocol.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.envelope import (
@@ -32,6 +31,7 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, 
 from veilsum.protocol.header import SUITE, Header, decode_header
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.limits import Limits
+from veilsum.simulations.testing import message_strategy, record_strategy
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 PUBLIC = vectors.SIGNING_KEY.public

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.support.message_strategies import message_strategy
 from tests.support.wire_examples import Boxes, Empty, Everything, Interval, MaskedInput, RoundKeys, Share
 from veilsum.protocol.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError
@@ -29,6 +28,7 @@ from veilsum.protocol.messages import (
     record,
     registered_messages,
 )
+from veilsum.simulations.testing import message_strategy
 
 STAMP = Stamp(session=bytes(32), round=3, attempt=1, model_hash=bytes(range(32)))
 ALICE = PartyId("alice")

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import make_vectors_wire
-from tests.support.message_strategies import message_strategy, record_strategy
 from tests.support.wire_examples import Boxes, Empty, Everything, MaskedInput, RoundKeys, Share
 from veilsum.protocol.defects import WireDefect, WireError
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError
@@ -24,6 +23,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.limits import Limits
 from veilsum.protocol.messages import Message, Stamp, kind_of
 from veilsum.protocol.wire import decode_message, decode_record, encode_message, encode_record
+from veilsum.simulations.testing import message_strategy, record_strategy
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 SPECIFICATION = VECTORS.parents[1] / "wire-format.md"

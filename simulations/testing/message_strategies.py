@@ -100,15 +100,16 @@ def field_strategy(field: FieldType) -> st.SearchStrategy[Any]:
 
 def _container_strategy(field: FieldType) -> st.SearchStrategy[Any]:
     if isinstance(field, TupleField):
-        few = _least_and_few(field.size)
-        return st.lists(field_strategy(field.item), **few).map(tuple)
+        least, most = _least_and_few(field.size)
+        return st.lists(field_strategy(field.item), min_size=least, max_size=most).map(tuple)
     if isinstance(field, MappingField):
-        return st.dictionaries(party_ids(), field_strategy(field.item), **_least_and_few(field.size))
+        least, most = _least_and_few(field.size)
+        return st.dictionaries(party_ids(), field_strategy(field.item), min_size=least, max_size=most)
     raise TypeError(f"no strategy for {field}")
 
 
-def _least_and_few(size: Size) -> dict[str, int]:
-    return {"min_size": size.least, "max_size": min(size.most, size.least + _FEW)}
+def _least_and_few(size: Size) -> tuple[int, int]:
+    return size.least, min(size.most, size.least + _FEW)
 
 
 def _lengths(size: Size) -> st.SearchStrategy[int]:
