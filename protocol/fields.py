@@ -62,7 +62,7 @@ class FieldType(ABC):
     @abstractmethod
     def check(self, value: object) -> object: ...
 
-    def plain(self, value: Any, tensors: list[Tensor]) -> object:  # noqa: ARG002 - only containers and tensors look
+    def plain(self, value: Any, tensors: list[Tensor]) -> object:
         return value
 
     def read(self, source: Source) -> object:

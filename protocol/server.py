@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.chassis_tables import SERVER_TABLE, ServerPhase
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.events import (
     Event,
@@ -55,48 +56,10 @@ from veilsum.protocol.session import (
     Withdrawn,
     hash_model,
 )
-from veilsum.protocol.transitions import Phase, TransitionTable
+from veilsum.protocol.transitions import Phase
 
 ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64], int], Model]
 """The next model from the model of a round, the mean of its payloads and the round's number."""
-
-
-class ServerPhase(Phase):
-    IDLING = "idling"
-    OPENING = "opening"
-    PREPARING = "preparing"
-    RUNNING = "running"
-    FINISHING = "finishing"
-
-
-SERVER_TABLE = TransitionTable(
-    "server",
-    ServerPhase.IDLING,
-    {
-        (ServerPhase.IDLING, "start"): (ServerPhase.OPENING, ServerPhase.FINISHING),
-        (ServerPhase.IDLING, Knock): (ServerPhase.IDLING,),
-        (ServerPhase.OPENING, Knock): (ServerPhase.OPENING,),
-        (ServerPhase.OPENING, Hello): (ServerPhase.OPENING, ServerPhase.PREPARING, ServerPhase.RUNNING),
-        (ServerPhase.OPENING, "deadline"): (
-            ServerPhase.PREPARING,
-            ServerPhase.RUNNING,
-            ServerPhase.FINISHING,
-        ),
-        (ServerPhase.PREPARING, Knock): (ServerPhase.PREPARING,),
-        (ServerPhase.PREPARING, Hello): (ServerPhase.PREPARING,),
-        (ServerPhase.PREPARING, Withdrawn): (ServerPhase.PREPARING,),
-        (ServerPhase.PREPARING, "outcome"): (
-            ServerPhase.RUNNING,
-            ServerPhase.OPENING,
-            ServerPhase.FINISHING,
-        ),
-        (ServerPhase.RUNNING, Knock): (ServerPhase.RUNNING,),
-        (ServerPhase.RUNNING, Hello): (ServerPhase.RUNNING,),
-        (ServerPhase.RUNNING, Withdrawn): (ServerPhase.RUNNING,),
-        (ServerPhase.RUNNING, "outcome"): (ServerPhase.RUNNING, ServerPhase.OPENING, ServerPhase.FINISHING),
-        (ServerPhase.FINISHING, Knock): (ServerPhase.FINISHING,),
-    },
-)
 
 
 class ServerMachine:

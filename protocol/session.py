@@ -215,3 +215,18 @@ def hash_model(model: Tensor) -> bytes:
     digest = hashlib.sha256(length_prefixed(domain_tag("model")) + len(model).to_bytes(8, "big"))
     digest.update(model.data.cast("B") if len(model) else b"")
     return digest.digest()
+
+
+def require_model_shape(model: Tensor, dimension: int) -> None:
+    if model.dtype.str != "<f4" or len(model) != dimension:
+        raise Rejection(
+            AbortReason.BAD_VECTOR,
+            f"a model has {dimension} float32 numbers, got {len(model)} of type {model.dtype.str}",
+        )
+
+
+def require_model(opened: RoundOpened, dimension: int) -> None:
+    """Refuse a round whose model has another shape or another hash than announced."""
+    require_model_shape(opened.model, dimension)
+    if opened.stamp.model_hash != hash_model(opened.model):
+        raise Rejection(AbortReason.WRONG_MODEL, "the model does not have the announced hash")
