@@ -26,7 +26,6 @@ from veilsum.protocol.events import (
     LocalResult,
     Model,
     RoundCommitted,
-    RoundFailed,
     RunFailed,
     RunFinished,
     Send,
@@ -343,7 +342,7 @@ class ParticipantMachine:
             case Committed() as outcome:
                 return events + self._commit(machine.stamp, outcome)
             case Failed() as failed:
-                return [*events, _round_failed(machine.stamp, failed), Send(SERVER, Knock(Stamp()))]
+                return [*events, failed.event(machine.stamp), Send(SERVER, Knock(Stamp()))]
             case Prepared() as prepared:
                 self._secrets = prepared.secrets
                 if prepared.adopted_model is not None and prepared.rounds_done is not None:
@@ -366,7 +365,7 @@ class ParticipantMachine:
         machine, self._machine = self._machine, None
         if machine is None or self.phase is not ParticipantPhase.RUNNING:
             return []
-        return [_round_failed(machine.stamp, Failed(AbortReason.WITHDRAWN, SERVER, why))]
+        return [Failed(AbortReason.WITHDRAWN, SERVER, why).event(machine.stamp)]
 
     def _leave(self, message: Farewell) -> list[Event]:
         if self.phase is ParticipantPhase.FINISHING:
@@ -398,7 +397,3 @@ class ParticipantMachine:
     def _move(self, trigger: type[Message] | str, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)
         self.phase = target
-
-
-def _round_failed(stamp: Stamp, failed: Failed) -> RoundFailed:
-    return RoundFailed(stamp.round, stamp.attempt, failed.reason, failed.culprit, failed.detail)

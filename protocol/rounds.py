@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreement import AgreementKey
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
-from veilsum.protocol.events import Event, LocalResult, Model, Send, TrainingRequested, WorkRequested
+from veilsum.protocol.events import (
+    Event,
+    LocalResult,
+    Model,
+    RoundFailed,
+    Send,
+    TrainingRequested,
+    WorkRequested,
+)
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message, Stamp
@@ -66,6 +74,9 @@ class Failed:
     detail: str = ""
     missing: tuple[PartyId, ...] = ()
     repeatable: bool = True
+
+    def event(self, stamp: Stamp) -> RoundFailed:
+        return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)
 
 
 @dataclass(frozen=True)
