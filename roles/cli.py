@@ -26,6 +26,12 @@ COMMANDS = (
         "veilsum.simulations.commands.demo",
     ),
     Command(
+        "simulate",
+        "See it work",
+        "a whole federation in this process, on virtual time",
+        "veilsum.simulations.commands.simulate",
+    ),
+    Command(
         "plan",
         "Prepare",
         "how many fractional bits fit, and the error they leave",

@@ -1,0 +1,161 @@
+"""A whole federation in one process: identities, roster, learners, and machines that can be started anew.
+
+Everything is a function of the configuration and its seed: keys come from a seeded source and a pool of RSA keys that
+real roles refuse, so a run repeats bit for bit. What a restarted party still knows is what it made durable before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.events import DecisionMade, Event, Model, RoundCommitted
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Identity, Role
+from veilsum.protocol.messages import Message
+from veilsum.protocol.parameters import Parameters
+from veilsum.protocol.participant import ParticipantMachine
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.rounds import ParticipationRecord
+from veilsum.protocol.schemes.interface import Scheme
+from veilsum.protocol.server import ServerMachine
+from veilsum.protocol.signing import SigningKey
+from veilsum.protocol.transitions import Phase
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.learner import Learner, apply_update
+from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.task import load_task
+from veilsum.roles.learning.training import TrainingOptions
+from veilsum.simulations.keypool import simulation_rsa_key
+
+
+class Machine(Protocol):
+    """What a driver drives."""
+
+    phase: Phase
+
+    def start(self, now: float) -> list[Event]: ...
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]: ...
+    def handle_deadline(self, now: float) -> list[Event]: ...
+    def next_deadline(self) -> float | None: ...
+
+
+@dataclass
+class Durable:
+    """What a party has on disk."""
+
+    rounds_done: int
+    model: Model | None
+    record: ParticipationRecord = field(default_factory=ParticipationRecord)
+    attempt: int = 0
+    life: int = 0
+
+    def note(self, event: Event) -> None:
+        """Remember what must survive a restart."""
+        match event:
+            case RoundCommitted():
+                self.rounds_done = event.round + 1
+                self.attempt = 0
+                if event.model is not None:
+                    self.model = event.model
+            case DecisionMade():
+                self.attempt = int(event.record.get("attempt", 0)) + 1
+                spent = event.record.get("spent_round")
+                if spent is not None:
+                    self.record.spent_rounds.add(int(spent))
+            case _:
+                pass
+
+
+@dataclass(frozen=True)
+class Federation:
+    config: FederationConfig
+    scheme: Scheme
+    parameters: Parameters
+    training: TrainingOptions
+    identities: Mapping[PartyId, Identity]
+    roster: Roster
+    learners: Mapping[PartyId, Learner]
+    initial_model: Model
+    entropy: SeededEntropy
+
+    @classmethod
+    def build(cls, config: FederationConfig, initial_model: Model | None = None) -> Federation:
+        config.require_workable()
+        scheme = config.find_scheme()
+        names = [PartyId(name) for name in config.parties]
+        task = load_task(config.task, config.task_options())
+        learners: dict[PartyId, Learner] = {
+            name: make_learner(
+                task, index, len(names), config.split, config.training_options(name), config.seed
+            )
+            for index, name in enumerate(names)
+        }
+        model = initial_model if initial_model is not None else next(iter(learners.values())).initial_model()
+        entropy = SeededEntropy(config.seed)
+        identities = _identities(config, scheme, entropy)
+        return cls(
+            config=config,
+            scheme=scheme,
+            parameters=config.parameters(len(model)),
+            training=config.training_options(),
+            identities=identities,
+            roster=Roster(1, tuple(identity.public for identity in identities.values())),
+            learners=learners,
+            initial_model=model,
+            entropy=entropy,
+        )
+
+    def fresh(self) -> Durable:
+        """What a party has before its first round."""
+        return Durable(0, self.initial_model)
+
+    def machine(self, name: PartyId, durable: Durable) -> ServerMachine | ParticipantMachine:
+        """A machine that starts from what the party has on disk."""
+        random = self.entropy.for_party(f"{name}/{durable.life}")
+        if name == SERVER:
+            return ServerMachine(
+                identity=self.identities[name],
+                roster=self.roster,
+                parameters=self.parameters,
+                scheme=self.scheme,
+                timing=self.config.timing,
+                random=random,
+                rounds=self.config.rounds,
+                model=durable.model if self.scheme.server_holds_model else None,
+                apply=self.apply,
+                rounds_done=durable.rounds_done,
+                first_attempt=durable.attempt,
+            )
+        return ParticipantMachine(
+            identity=self.identities[name],
+            roster=self.roster,
+            parameters=self.parameters,
+            scheme=self.scheme,
+            timing=self.config.timing,
+            random=random,
+            model=None if self.scheme.server_holds_model else durable.model,
+            apply=self.apply,
+            rounds_done=durable.rounds_done,
+            record=durable.record,
+        )
+
+    def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
+        learning_rate = self.training.learning_rate_at(round_number)
+        return apply_update(model, mean, self.training.payload, learning_rate)
+
+
+def _identities(config: FederationConfig, scheme: Scheme, entropy: SeededEntropy) -> dict[PartyId, Identity]:
+    identities = {
+        SERVER: Identity(SERVER, Role.SERVER, SigningKey.generate(entropy.for_party("keys/server")))
+    }
+    for index, name in enumerate(map(PartyId, config.parties)):
+        signing = SigningKey.generate(entropy.for_party(f"keys/{name}"))
+        rsa = simulation_rsa_key(index) if scheme.needs_rsa else None
+        identities[name] = Identity(name, scheme.participant_role, signing, rsa)
+    return identities
