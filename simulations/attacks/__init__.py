@@ -1,0 +1,1 @@
+"""What each adversary can do with what it saw."""

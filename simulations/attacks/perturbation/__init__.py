@@ -1,0 +1,1 @@
+"""Attacks on server-side perturbation, by a curious client unless said otherwise."""

@@ -1,0 +1,24 @@
+"""Estimate the offset from the perturbed last layer alone, without any data.
+
+A row of the perturbed head is the true row, entry by entry rescaled and roughly centred at zero, plus the same
+constant everywhere. The median of the row estimates the constant, and within a group all rows estimate one
+number, gamma, because their directions are public.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.perturbation.public import PublicNoise
+
+Reals = NDArray[np.float64]
+
+
+def estimate_offset(head_weight: Reals, public: PublicNoise) -> Reals:
+    """The secret offset of every output, from one row of weights per output."""
+    per_row = np.median(head_weight, axis=1) / public.feature_weight
+    directions = public.grouped_directions()
+    gammas = directions @ per_row / (directions**2).sum(axis=1)
+    estimate: Reals = gammas[public.partition] * public.directions
+    return estimate
