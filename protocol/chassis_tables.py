@@ -79,7 +79,6 @@ PARTICIPANT_TABLE = TransitionTable(
         (ParticipantPhase.PREPARING, "outcome"): (ParticipantPhase.WAITING,),
         (ParticipantPhase.WAITING, RoundOpened): (ParticipantPhase.RUNNING,),
         (ParticipantPhase.WAITING, "deadline"): (ParticipantPhase.KNOCKING,),
-        (ParticipantPhase.RUNNING, RoundOpened): (ParticipantPhase.RUNNING,),
         (ParticipantPhase.RUNNING, "outcome"): (ParticipantPhase.WAITING,),
     },
 )

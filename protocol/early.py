@@ -1,4 +1,7 @@
-"""Messages that overtook the one that makes them understandable; a bounded number of them waits."""
+"""Messages that overtook the one that makes them understandable.
+
+A bounded number of each sender waits, so that no one can crowd out the others.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ from veilsum.protocol.messages import Message
 
 
 class EarlyMessages:
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, capacity_per_sender: int) -> None:
+        self._capacity = capacity_per_sender
         self._waiting: list[tuple[PartyId, Message]] = []
 
-    @property
-    def full(self) -> bool:
-        return len(self._waiting) >= self._capacity
+    def full_of(self, sender: PartyId) -> bool:
+        return sum(waiting == sender for waiting, _ in self._waiting) >= self._capacity
 
     def hold(self, sender: PartyId, message: Message) -> None:
         self._waiting.append((sender, message))

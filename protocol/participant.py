@@ -41,6 +41,7 @@ from veilsum.protocol.roster import Roster
 from veilsum.protocol.rounds import (
     Committed,
     Failed,
+    Outcome,
     ParticipationRecord,
     Prepared,
     RoundMachine,
@@ -69,7 +70,7 @@ from veilsum.protocol.session import (
 )
 from veilsum.protocol.transitions import Phase
 
-EARLY_MESSAGES_PER_MEMBER = 8
+EARLY_MESSAGES_PER_SENDER = 8
 KNOCKS_PER_PATIENCE = 20
 
 
@@ -115,7 +116,7 @@ class ParticipantMachine:
         self._last_attempt = (-1, -1)
         self._round_model_hash = b""
         self._trained: tuple[int, bytes, LocalResult] | None = None
-        self._early = EarlyMessages(EARLY_MESSAGES_PER_MEMBER * len(roster.participants))
+        self._early = EarlyMessages(EARLY_MESSAGES_PER_SENDER)
         self._deadline: float | None = None
         self._give_up_at = float("inf")
 
@@ -145,11 +146,11 @@ class ParticipantMachine:
     def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         """Events, or `RemoteProtocolError` with nothing changed."""
         try:
-            if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
-                return self._receive_from_server(sender, message, now)
             if self._is_early(sender, message):
                 self._early.hold(sender, message)
                 return []
+            if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
+                return self._receive_from_server(sender, message, now)
             machine = self._require_in_attempt(sender, message)
             return self._settled(machine.receive(sender, message, now), now)
         except Rejection as rejection:
@@ -217,7 +218,6 @@ class ParticipantMachine:
         else:
             assert self.model is not None
             model = self.model
-        events = self._abandon_attempt("the server began another attempt")
         self._move(RoundOpened, ParticipantPhase.RUNNING)
         self._last_attempt = (stamp.round, stamp.attempt)
         self._round_model_hash = stamp.model_hash
@@ -228,18 +228,13 @@ class ParticipantMachine:
         decision = DecisionMade(
             {"round": stamp.round, "attempt": stamp.attempt, "session": stamp.session.hex()}
         )
-        events += [decision, *self._settled(self._machine.start(now), now)]
-        return events + self._replay_early(now)
+        return [decision, *self._settled(self._machine.start(now), now), *self._replay_early(now)]
 
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
             raise Rejection(AbortReason.WRONG_SESSION)
         if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
-            raise Rejection(
-                AbortReason.REPLAY,
-                f"round {stamp.round} attempt {stamp.attempt} is not after {self._last_attempt}, "
-                f"{self.rounds_done} rounds are done",
-            )
+            raise Rejection(AbortReason.REPLAY, f"round {stamp.round} attempt {stamp.attempt} is not new")
         if stamp.round in self.record.spent_rounds:
             raise Rejection(
                 AbortReason.DIFFERENCING,
@@ -308,18 +303,23 @@ class ParticipantMachine:
         return machine
 
     def _is_early(self, sender: PartyId, message: Message) -> bool:
-        """From another participant, of a session or attempt that we may hear of next."""
-        if sender == SERVER or sender not in self._roster.participants or self._early.full:
+        """Of a session or attempt that we may enter next, but have not entered yet."""
+        if isinstance(message, Invitation | Farewell):
+            return sender == SERVER and self._machine is not None and self._machine.is_decisive
+        if isinstance(message, SessionOpened) or self._early.full_of(sender):
             return False
         if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
-            return True
+            return sender in self._roster.participants
         stamp, machine = message.stamp, self._machine
-        if self.session is None or stamp.session != self.session.id or sender not in self.session.hellos:
+        if self.session is None or stamp.session != self.session.id:
             return False
-        if self.phase is ParticipantPhase.PREPARING and machine is not None:
+        if sender != SERVER and sender not in self.session.hellos:
+            return False
+        if machine is None:
+            return (stamp.round, stamp.attempt) > self._last_attempt and not isinstance(message, RoundOpened)
+        if self.phase is ParticipantPhase.PREPARING:
             return type(message) not in machine.table.messages
-        reached = self._last_attempt if machine is None else (machine.stamp.round, machine.stamp.attempt)
-        return (stamp.round, stamp.attempt) > reached
+        return (stamp.round, stamp.attempt) > (machine.stamp.round, machine.stamp.attempt)
 
     def _replay_early(self, now: float) -> list[Event]:
         events: list[Event] = []
@@ -338,22 +338,25 @@ class ParticipantMachine:
         self._machine = None
         self._move("outcome", ParticipantPhase.WAITING)
         self._be_patient(now)
-        match machine.outcome:
-            case Committed() as outcome:
-                return events + self._commit(machine.stamp, outcome)
-            case Failed() as failed:
-                return [*events, failed.event(machine.stamp), Send(SERVER, Knock(Stamp()))]
-            case Prepared() as prepared:
-                self._secrets = prepared.secrets
-                if prepared.adopted_model is not None and prepared.rounds_done is not None:
-                    self.model, self.rounds_done = prepared.adopted_model, prepared.rounds_done
-                return events
+        return events + self._conclude(machine.stamp, machine.outcome) + self._replay_early(now)
+
+    def _conclude(self, stamp: Stamp, outcome: Outcome) -> list[Event]:
+        match outcome:
+            case Committed():
+                return self._commit(stamp, outcome)
+            case Failed():
+                return [outcome.event(stamp), Send(SERVER, Knock(Stamp()))]
+            case Prepared():
+                self._secrets = outcome.secrets
+                if outcome.adopted_model is not None and outcome.rounds_done is not None:
+                    self.model, self.rounds_done = outcome.adopted_model, outcome.rounds_done
+                return []
 
     def _commit(self, stamp: Stamp, outcome: Committed) -> list[Event]:
         if outcome.model is not None:
             self.model = outcome.model
         self.rounds_done = stamp.round + 1
-        self.record.cohorts.append(frozenset(outcome.members))
+        self.record.remember(frozenset(outcome.members))
         self._trained = None
         return [
             RoundCommitted(
@@ -372,12 +375,15 @@ class ParticipantMachine:
             return []
         if message.completed and self._scheme.server_holds_model:
             require_model_shape(message.model, self._parameters.dimension)
-            self.model = message.model
+            self.model, self.rounds_done = message.model, message.stamp.round
         events = self._abandon_attempt("the server ended the run")
         self._move(Farewell, ParticipantPhase.FINISHING)
         self._deadline = None
         if not message.completed:
             return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
+        if self.rounds_done < message.stamp.round:
+            detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}"
+            return [*events, RunFailed(AbortReason.TIMED_OUT, self._me.name, detail)]
         return [*events, RunFinished(self.rounds_done, self.model)]
 
     def _knock(self, now: float) -> list[Event]:

@@ -98,6 +98,10 @@ class ParticipationRecord:
     cohorts: list[frozenset[PartyId]] = field(default_factory=list)
     spent_rounds: set[int] = field(default_factory=set)
 
+    def remember(self, cohort: frozenset[PartyId]) -> None:
+        if cohort not in self.cohorts:
+            self.cohorts.append(cohort)
+
     def nearest_other_cohort(self, cohort: frozenset[PartyId]) -> int | None:
         """The smallest number of parties by which an earlier, different cohort differs from this one."""
         changes = [len(cohort ^ earlier) for earlier in self.cohorts if earlier != cohort]
@@ -176,6 +180,11 @@ class RoundMachine(ABC):
         self.phase: Phase = self.table.initial
         self.deadline: float | None = None
         self.outcome: Outcome | None = None
+
+    @property
+    def is_decisive(self) -> bool:
+        """Whether the result is at hand, so that the attempt must come to its own end before anything else."""
+        return False
 
     @abstractmethod
     def start(self, now: float) -> list[Event]: ...

@@ -11,6 +11,7 @@ from veilsum.protocol.schemes.ampc.messages import (
     ModelHeld,
     ResultDigest,
     SeedsForNeighbour,
+    SeedsRevealed,
 )
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.ampc.server import AmpcServer
@@ -26,6 +27,7 @@ DROP_POINTS = {
     "shares": SealedShares,
     "upload": MaskedInput,
     "survivors": SurvivorSignature,
+    "reveal": SeedsRevealed,
     "release": ReleasedShares,
     "result": ResultDigest,
 }

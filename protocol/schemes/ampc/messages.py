@@ -16,9 +16,10 @@ A round:
     peer -> neighbour   ampc.share-vector          (share mode 'tensor') the share itself, sealed
     peer -> server      upload.masked
     server -> peers     survivors.list
-    peer -> server      ampc.seeds-revealed        the round's share keys exchanged with dropped neighbours
     peer -> server      survivors.signature
     server -> peers     survivors.proof
+    peer -> server      ampc.seeds-revealed        (after dropouts) share keys exchanged with dropped neighbours
+    server -> peers     ampc.seeds-complete        (after dropouts) everyone who had to has revealed them
     peer -> server      shares.released            self-mask shares of the survivors
     server -> peers     ampc.aggregate             the sum, still under the biases
     peer -> everyone    ampc.result-digest         commit only if all agree
@@ -108,6 +109,14 @@ class SeedsRevealed(Message):
     given: Mapping[PartyId, Annotated[bytes, Length(32)]]
     taken: Mapping[PartyId, Annotated[bytes, Length(32)]]
     taken_sum: Tensor
+
+
+@message("ampc.seeds-complete")
+@dataclass(frozen=True, slots=True)
+class SeedsComplete(Message):
+    """Nothing but self masks and biases is left in the sum: their shares are due."""
+
+    stamp: Stamp
 
 
 @message("ampc.aggregate")

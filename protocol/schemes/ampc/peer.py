@@ -18,14 +18,20 @@ from veilsum.protocol.decomposition import (
 )
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, Model, Send, WorkRequested
-from veilsum.protocol.graph import complete
+from veilsum.protocol.graph import Graph, complete
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.kdf import KeyContext, Purpose, derive_key
 from veilsum.protocol.masking import self_mask_key
 from veilsum.protocol.parameters import ShareMode
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.rounds import Committed, Failed, Seat, handles, require_absent, require_from_server
-from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsRevealed, ShareVector
+from veilsum.protocol.schemes.ampc.messages import (
+    Aggregate,
+    ResultDigest,
+    SeedsComplete,
+    SeedsRevealed,
+    ShareVector,
+)
 from veilsum.protocol.schemes.collecting_participant import (
     COLLECTING_MOVES,
     CollectingParticipant,
@@ -35,7 +41,7 @@ from veilsum.protocol.secret import Secret
 from veilsum.protocol.session import hash_model
 from veilsum.protocol.shares import ShareKind
 from veilsum.protocol.stream import apply_masks
-from veilsum.protocol.survivors import SurvivorList, check_differencing
+from veilsum.protocol.survivors import SurvivorList, SurvivorProof, check_differencing
 from veilsum.protocol.transitions import TransitionTable, Trigger
 
 _P = ParticipantPhase
@@ -44,6 +50,7 @@ _BEFORE_RESULT = (
     _P.MASKING,
     _P.AWAITING_SURVIVORS,
     _P.VOTING,
+    _P.REVEALING,
     _P.AWAITING_RESULT,
     _P.ADDING_BIAS,
 )
@@ -68,10 +75,14 @@ class AmpcPeer(CollectingParticipant):
             (_P.SHARING, "start"): (_P.MASKING,),
             **COLLECTING_MOVES,
             **{(phase, ShareVector): (phase,) for phase in (_P.SHARING, _P.MASKING)},
+            (_P.VOTING, SurvivorProof): (_P.REVEALING, _P.AWAITING_RESULT),
+            (_P.REVEALING, SurvivorList): (_P.REVEALING,),
+            (_P.REVEALING, SeedsComplete): (_P.AWAITING_RESULT,),
             (_P.AWAITING_RESULT, Aggregate): (_P.ADDING_BIAS,),
-            (_P.ADDING_BIAS, "work"): (_P.CONFIRMING, _P.CLOSED),
+            (_P.ADDING_BIAS, "work"): (_P.CONFIRMING,),
+            (_P.CONFIRMING, "comparison"): (_P.CLOSED,),
             **{(phase, ResultDigest): (phase,) for phase in _BEFORE_RESULT},
-            (_P.CONFIRMING, ResultDigest): (_P.CONFIRMING, _P.CLOSED),
+            (_P.CONFIRMING, ResultDigest): (_P.CONFIRMING,),
             **{(phase, "deadline"): (_P.CLOSED,) for phase in (*_BEFORE_RESULT, _P.CONFIRMING)},
         },
     )
@@ -98,6 +109,7 @@ class AmpcPeer(CollectingParticipant):
             )
         else:
             events += check_differencing(seat, frozenset(seat.session.members))
+            self._sharing_graph = complete(seat.session.members)
             self.move("start", _P.MASKING, self.deadline)
         if self._tensors:
             events.append(WorkRequested(self._sealed_share_vectors, self._send_share_vectors, seat.withdraw))
@@ -138,9 +150,12 @@ class AmpcPeer(CollectingParticipant):
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a share vector that nobody asked for")
         require_absent(sender, self._taken_vectors)
         plain = open_box(self._vector_box_key(sender, self._seat.name, sender), message.box.tobytes(), b"")
-        parameters = self._seat.parameters
-        vector = np.frombuffer(plain, dtype=parameters.encoding.ring.dtype)
-        self._taken_vectors[sender] = parameters.encoding.ring.require(vector, parameters.vector_length)
+        parameters, ring = self._seat.parameters, self._seat.parameters.encoding.ring
+        if len(plain) != parameters.vector_length * ring.word_bytes:
+            raise Rejection(
+                AbortReason.BAD_VECTOR, "the share has another length than the federation's vectors"
+            )
+        self._taken_vectors[sender] = np.frombuffer(plain, dtype=ring.dtype)
         return self._upload_when_ready(now)
 
     @property
@@ -167,8 +182,20 @@ class AmpcPeer(CollectingParticipant):
     def _droppable(self, sharers: frozenset[PartyId]) -> frozenset[PartyId]:
         return frozenset(self._seat.session.members)
 
-    def _before_vote(self, agreed: SurvivorList) -> list[Event]:
-        """Reveal the keys of this attempt that were shared with dropped neighbours, in both directions."""
+    @property
+    def _mask_graph(self) -> Graph:
+        return self._epoch.graph
+
+    def _proved(self, agreed: SurvivorList, now: float) -> list[Event]:
+        """Reveal the keys of this attempt that were shared with dropped neighbours, in both directions.
+
+        Not before t others have signed the list: a server that told each neighbour of one peer, and nobody else,
+        that this peer dropped would get all that hides its vector but the self mask, and that from the rest.
+        """
+        if not agreed.dropped:
+            return self._release(SurvivorProof, now)
+        self.move(SurvivorProof, _P.REVEALING)
+        self._wait(now)
         gone = [name for name in self._neighbours if name in agreed.dropped]
         if not gone:
             return []
@@ -179,6 +206,11 @@ class AmpcPeer(CollectingParticipant):
         given = {name: self._given_key(name).reveal() for name in gone}
         taken = {} if self._tensors else {name: self._taken_key(name).reveal() for name in gone}
         return [Send(SERVER, SeedsRevealed(self.stamp, given, taken, taken_sum))]
+
+    @handles(SeedsComplete)
+    def release_shares(self, sender: PartyId, message: SeedsComplete, now: float) -> list[Event]:
+        require_from_server(sender)
+        return self._release(SeedsComplete, now)
 
     @handles(Aggregate)
     def take_aggregate(self, sender: PartyId, message: Aggregate, now: float) -> list[Event]:
@@ -212,8 +244,12 @@ class AmpcPeer(CollectingParticipant):
         self.move("work", _P.CONFIRMING)
         self._wait_for_digests(now)
         others = [name for name in self._survivors if name != self._seat.name]
-        self._compare("work")
+        self._compare()
         return [Send(name, result.digest) for name in (*others, SERVER)]
+
+    @property
+    def is_decisive(self) -> bool:
+        return self.phase in (_P.ADDING_BIAS, _P.CONFIRMING)
 
     @handles(ResultDigest)
     def note_digest(self, sender: PartyId, message: ResultDigest, now: float) -> list[Event]:
@@ -222,24 +258,26 @@ class AmpcPeer(CollectingParticipant):
             raise Rejection(AbortReason.SURVIVOR_LIST, "a digest of a party that is not in the sum")
         self._digests[sender] = message
         if self.phase is _P.CONFIRMING:
-            self._compare(ResultDigest)
+            self._compare()
         return []
 
-    def _compare(self, trigger: Trigger) -> None:
+    def _compare(self) -> None:
         """Commit when everyone agrees; one that disagrees is enough to end without a result."""
         assert self._result is not None
         mine = self._result.digest
         for name, theirs in sorted(self._digests.items()):
-            if name in self._survivors and theirs != mine:
+            if name in self._survivors and (theirs.aggregate, theirs.result) != (mine.aggregate, mine.result):
                 same_sum = theirs.aggregate == mine.aggregate
                 culprit = name if same_sum else SERVER
                 detail = (
                     f"{name} and {self._seat.name} were given different sums or computed different models"
                 )
-                self._close(trigger, Failed(AbortReason.AGGREGATES_DIFFER, culprit, detail, repeatable=False))
+                self._close(
+                    "comparison", Failed(AbortReason.AGGREGATES_DIFFER, culprit, detail, repeatable=False)
+                )
                 return
         if not list(self._unconfirmed()):
-            self._close(trigger, self._committed())
+            self._close("comparison", self._committed())
 
     def _unconfirmed(self) -> Iterator[PartyId]:
         return (name for name in self._survivors if name not in (self._seat.name, *self._digests))

@@ -1,10 +1,10 @@
 """The server's side of one attempt of AMPC or MPC: it adds up what it cannot read.
 
 When peers vanished after the shares were cut, the sum still holds their halves of the exchanged shares.
-Survivors first reveal those (and only those) keys; nothing is opened by that, since every upload is under
-its self mask. If someone vanishes here, the attempt is repeated with fresh seeds and the trained values
-stay good. Then the self masks of the survivors are rebuilt, and what remains is the sum under the biases
-(`ampc`) or the sum itself (`mpc`).
+Once t of them have signed who dropped, survivors reveal those (and only those) keys; nothing is opened by
+that, since every upload is under its self mask. If someone vanishes here, the attempt is repeated with fresh
+seeds and the trained values stay good. Then the self masks of the survivors are rebuilt, and what remains is
+the sum under the biases (`ampc`) or the sum itself (`mpc`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from veilsum.protocol.masking import self_mask_key
 from veilsum.protocol.messages import Stamp
 from veilsum.protocol.parameters import ShareMode
 from veilsum.protocol.rounds import Committed, Failed, ServerDesk, handles, require_absent
-from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsRevealed
+from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, SeedsRevealed
 from veilsum.protocol.schemes.collecting_server import COLLECTING_MOVES, CollectingServer, ServerPhase
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.stream import apply_masks
-from veilsum.protocol.transitions import TransitionTable, Trigger
+from veilsum.protocol.survivors import SurvivorSignature
+from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
 
 _P = ServerPhase
+_WORDS = ("deadline", "loss")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ class AmpcServer(CollectingServer):
         {
             (_P.GATHERING_SHARES, "start"): (_P.GATHERING_SHARES, _P.COLLECTING),
             **COLLECTING_MOVES,
-            (_P.VOTING, SeedsRevealed): (_P.VOTING, _P.GATHERING_RELEASES),
+            (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.REVEALING, _P.GATHERING_RELEASES),
+            **{(_P.VOTING, trigger): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
+            (_P.REVEALING, SurvivorSignature): (_P.REVEALING,),
+            (_P.REVEALING, SeedsRevealed): (_P.REVEALING, _P.GATHERING_RELEASES),
+            **{(_P.REVEALING, trigger): (_P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
             (_P.UNMASKING, "work"): (_P.CONFIRMING, _P.CLOSED),
             (_P.CONFIRMING, ResultDigest): (_P.CONFIRMING, _P.CLOSED),
             (_P.CONFIRMING, "deadline"): (_P.CLOSED,),
@@ -91,15 +97,24 @@ class AmpcServer(CollectingServer):
         return {name for name in self._graph.neighbours[party] if name not in self._uploaded}
 
     @property
-    def _vote_complete(self) -> bool:
-        """Everyone who shared keys with a dropped peer has revealed them, and enough signed the list."""
-        return super()._vote_complete and not self._unrevealed()
+    def _mask_graph(self) -> Graph:
+        return self._graph
+
+    @property
+    def _after_vote(self) -> Phase:
+        assert self._vote is not None
+        return _P.REVEALING if self._vote.proposed.dropped else _P.GATHERING_RELEASES
 
     def _unrevealed(self) -> set[PartyId]:
         return {name for name in self._uploaded if self._gone_neighbours(name) and name not in self._revealed}
 
-    def _silent_voters(self) -> tuple[PartyId, ...]:
-        return tuple(sorted({*super()._silent_voters(), *self._unrevealed()}))
+    def _complete_seeds(self, trigger: Trigger, now: float) -> list[Event]:
+        silent = tuple(sorted(self._unrevealed()))
+        if silent:
+            detail = f"keys shared with dropped peers were not revealed by {', '.join(silent[:10])}"
+            return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
+        self.move(trigger, _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
+        return [Send(name, SeedsComplete(self.stamp)) for name in self._survivors]
 
     def _open_sum(self) -> Opened:
         if self._collector is None:
@@ -132,11 +147,15 @@ class AmpcServer(CollectingServer):
         return self._advance(ResultDigest, now)
 
     def _waiting_for(self) -> set[PartyId]:
+        if self.phase is _P.REVEALING:
+            return self._awaited & self._unrevealed()
         if self.phase is _P.CONFIRMING:
             return (self._awaited & self._uploaded) - self._digests.keys()
         return super()._waiting_for()
 
     def _next_phase(self, trigger: Trigger, now: float) -> list[Event]:
+        if self.phase is _P.REVEALING:
+            return self._complete_seeds(trigger, now)
         if self.phase is _P.CONFIRMING:
             return self._conclude(trigger)
         return super()._next_phase(trigger, now)

@@ -61,7 +61,7 @@ class SetupPhase(Phase):
 
 _P = SetupPhase
 _OPEN = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
-_AFTER_SEEDS = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING, _P.CLOSED)
+_AFTER_SEEDS = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
 
 
 class EpochSetup(RoundMachine):
@@ -72,9 +72,10 @@ class EpochSetup(RoundMachine):
             (_P.EXCHANGING, "start"): (_P.FETCHING, _P.COMPARING, _P.CLOSED),
             (_P.EXCHANGING, SeedsForNeighbour): _AFTER_SEEDS,
             (_P.EXCHANGING, SeedsRelayed): _AFTER_SEEDS,
-            **{(phase, ModelHeld): (phase, _P.CLOSED) for phase in _OPEN},
+            **{(phase, ModelHeld): (phase,) for phase in _OPEN},
             **{(phase, ModelWanted): (phase,) for phase in (_P.EXCHANGING, _P.COMPARING)},
-            (_P.FETCHING, ModelGiven): (_P.COMPARING, _P.CLOSED),
+            (_P.FETCHING, ModelGiven): (_P.COMPARING,),
+            (_P.COMPARING, "comparison"): (_P.CLOSED,),
             **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
         },
     )
@@ -184,7 +185,7 @@ class EpochSetup(RoundMachine):
         events = self._state_model(self._newest)
         for other in self._wanting:
             events += self._give_model(other)
-        return events + self._compare(trigger)
+        return events + self._compare()
 
     def _state_model(self, rounds_done: int) -> list[Event]:
         assert self._model is not None
@@ -204,16 +205,16 @@ class EpochSetup(RoundMachine):
         self._held[sender] = message
         if self.phase is _P.FETCHING:
             return self._ask_for_model()
-        return self._compare(ModelHeld) if self.phase is _P.COMPARING else []
+        return self._compare() if self.phase is _P.COMPARING else []
 
-    def _compare(self, trigger: Trigger) -> list[Event]:
+    def _compare(self) -> list[Event]:
         mine = self._held[self._seat.name].keyed_hash
         for name, held in sorted(self._held.items()):
             if held.keyed_hash != mine:
                 detail = f"{name} and {self._seat.name} hold different models after {self._newest} rounds"
-                return self.fail(trigger, _P.CLOSED, Failed(AbortReason.WRONG_MODEL, name, detail))
+                return self.fail("comparison", _P.CLOSED, Failed(AbortReason.WRONG_MODEL, name, detail))
         if self._held.keys() >= set(self._seat.session.members):
-            self.move(trigger, _P.CLOSED)
+            self.move("comparison", _P.CLOSED)
             self.outcome = Prepared(self._secrets, self._model, self._newest)
         return []
 
@@ -256,7 +257,7 @@ class EpochSetup(RoundMachine):
                 raise Rejection(AbortReason.WRONG_MODEL, f"{name} holds another model than the one offered")
         self._model = model
         self.move(ModelGiven, _P.COMPARING, self.deadline)
-        return self._state_model(self._newest) + self._compare(ModelGiven)
+        return self._state_model(self._newest) + self._compare()
 
     def _opened_model(self, sender: PartyId, box: Tensor) -> Model:
         plain = open_box(self._box_secret(sender, self._seat.name, sender), box.tobytes(), b"")
