@@ -16,7 +16,7 @@ Refused, with the reason in the error:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -31,6 +31,16 @@ PRIVATE_KEY_BYTES = 32
 PUBLIC_KEY_BYTES = 32
 
 _FIELD_PRIME = 2**255 - 19
+# The u-coordinates of order 1, 2, 4 and 8 on the curve and its twist, in their canonical encoding.
+_LOW_ORDER = frozenset(
+    {
+        0,
+        1,
+        0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+        0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+        _FIELD_PRIME - 1,
+    }
+)
 _SALT = domain_tag("agreement")
 
 
@@ -71,13 +81,26 @@ class AgreementKey:
 
 
 def require_agreement_key(public: bytes) -> None:
-    """Refuse a public key of the wrong length or in a non-canonical encoding."""
+    """Refuse a public key of the wrong length, in a non-canonical encoding or of low order.
+
+    Whoever passes keys on calls this first: a key that only fails at `agree` stops everyone who meets it.
+    """
     if len(public) != PUBLIC_KEY_BYTES:
         raise Rejection(
             AbortReason.BAD_KEY, f"an agreement key is {PUBLIC_KEY_BYTES} bytes, not {len(public)}"
         )
-    if int.from_bytes(public, "little") >= _FIELD_PRIME:
+    point = int.from_bytes(public, "little")
+    if point >= _FIELD_PRIME:
         raise Rejection(AbortReason.BAD_KEY, "agreement key is not canonically encoded")
+    if point in _LOW_ORDER:
+        raise Rejection(AbortReason.BAD_KEY, "agreement key has low order")
+
+
+def require_new_key(owner: PartyId, public: bytes, known: Iterable[tuple[PartyId, bytes]]) -> None:
+    """Refuse a key that another party has presented before."""
+    for other, key in known:
+        if key == public and other != owner:
+            raise Rejection(AbortReason.BAD_KEY, f"{other} has presented the same key")
 
 
 def require_distinct_keys(keys: Mapping[PartyId, bytes]) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -78,6 +78,23 @@ class Graph:
                 AbortReason.GRAPH_TOO_THIN,
                 f"no path joins {self.parties[0]} and {cut_off[0]}; "
                 f"the missing edge is {self.parties[0]}-{cut_off[0]} or any other between their two parts",
+            )
+
+    def require_connected_among(self, parties: Collection[PartyId]) -> None:
+        """These parties are joined to each other by edges among themselves, so no part of them is a sum apart."""
+        wanted = frozenset(parties)
+        start = min(wanted)
+        reached, frontier = {start}, [start]
+        while frontier and len(reached) < len(wanted):
+            fresh = (self._joined_to(frontier.pop()) & wanted) - reached
+            reached |= fresh
+            frontier.extend(fresh)
+        cut_off = wanted - reached
+        if cut_off:
+            raise Rejection(
+                AbortReason.GRAPH_TOO_THIN,
+                f"without those who are missing no path joins {start} and {min(cut_off)}: "
+                "their two parts would be opened one by one",
             )
 
     def require_degree(self, minimum: int) -> None:

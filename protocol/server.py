@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.agreement import require_new_key
 from veilsum.protocol.chassis_tables import SERVER_TABLE, ServerPhase
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.events import (
@@ -192,6 +193,8 @@ class ServerMachine:
         if known is not None and known != hello.hello:
             raise Rejection(AbortReason.EQUIVOCATION, "two different hellos for one invitation")
         self._terms.verify_hello(sender, hello.hello)
+        known_keys = ((name, one.box_key) for name, one in self._hellos.items())
+        require_new_key(sender, hello.hello.box_key, known_keys)
         if self.phase is not ServerPhase.OPENING:
             if known is None:
                 self._knocking.add(sender)

@@ -3,8 +3,9 @@
 When uploads close, the server names the survivors and the dropped. A participant signs the first list that
 passes its checks and never another one for the same attempt. Shares of a party are released only under t
 signatures of that party's holders over one list: with 2t > n + c two different lists cannot both get them
-(protocol/threat.py). Under the semi-honest threat the server is trusted to show everyone the same list, and
-the signatures are left out.
+(protocol/threat.py). The survivors must be joined to each other by masks that cancel: if those who dropped
+cut them into parts, the parts would be opened one by one. Under the semi-honest threat the server is trusted
+to show everyone the same list, and the signatures are left out.
 """
 
 from __future__ import annotations
@@ -77,11 +78,20 @@ class SurvivorCheck:
     """A participant's side: one list per attempt, and t signatures before anything is released."""
 
     def __init__(
-        self, seat: Seat, graph: Graph, sharers: frozenset[PartyId], expected: frozenset[PartyId]
+        self,
+        seat: Seat,
+        graph: Graph,
+        mask_graph: Graph,
+        sharers: frozenset[PartyId],
+        expected: frozenset[PartyId],
     ) -> None:
-        """`sharers` are those whose shares we hold, `expected` those around us that a list must name."""
+        """Shares travel along `graph`, masks that cancel along `mask_graph`.
+
+        `sharers` are those whose shares we hold, `expected` those around us that a list must name.
+        """
         self._seat = seat
         self._graph = graph
+        self._mask_graph = mask_graph
         self._sharers = sharers
         self._expected = expected
         self.accepted: SurvivorList | None = None
@@ -89,22 +99,28 @@ class SurvivorCheck:
     def accept(self, proposed: SurvivorList) -> list[Event]:
         """Adopt the list, or raise; returns warnings."""
         if self.accepted is not None:
-            raise Rejection(AbortReason.EQUIVOCATION, "a second survivor list for one attempt")
+            again = proposed == self.accepted
+            reason = AbortReason.REPLAY if again else AbortReason.EQUIVOCATION
+            raise Rejection(reason, "a second survivor list for one attempt")
         self._require_partition(proposed)
         self._require_us_and_enough(proposed)
+        self._mask_graph.require_connected_among(proposed.survivors)
         warnings = check_differencing(self._seat, frozenset(proposed.survivors))
         self.accepted = proposed
         return warnings
 
-    def sign(self) -> SurvivorSignature:
+    @property
+    def agreed(self) -> SurvivorList:
         assert self.accepted is not None
-        signature = self._seat.me.signing.sign(SURVIVOR_DOMAIN, self.accepted.digest)
+        return self.accepted
+
+    def sign(self) -> SurvivorSignature:
+        signature = self._seat.me.signing.sign(SURVIVOR_DOMAIN, self.agreed.digest)
         return SurvivorSignature(self._seat.stamp, signature)
 
     def require_proof(self, proof: SurvivorProof) -> None:
         """Each party whose shares we hold needs t of its own holders behind the list we signed."""
-        assert self.accepted is not None
-        survivors, digest = frozenset(self.accepted.survivors), self.accepted.digest
+        survivors, digest = frozenset(self.agreed.survivors), self.agreed.digest
         for name, signature in proof.signatures.items():
             if name not in survivors:
                 raise Rejection(AbortReason.SURVIVOR_LIST, f"{name} signed, but is not a survivor")
@@ -127,7 +143,8 @@ class SurvivorCheck:
         if len(set(named)) != len(named):
             raise Rejection(AbortReason.SURVIVOR_LIST, "a party is named twice")
         for name in named:
-            self._seat.session.require_member(name)
+            if name not in self._graph.neighbours:
+                raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} does not take part in this attempt")
         around = frozenset(holders_of(self._graph, self._seat.name))
         unexpected = (frozenset(named) & around) ^ self._expected
         if unexpected:

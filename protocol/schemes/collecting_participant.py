@@ -4,6 +4,7 @@
     MASKING              waiting for local training and for whatever else goes into the upload
     AWAITING_SURVIVORS   uploaded; the server must say who is in the sum
     VOTING               the list is signed; enough others must have signed it too
+    REVEALING            (`ampc`, `mpc`) keys exchanged with the dropped are with the server, all of them are due
     AWAITING_RESULT      our shares are released, the sum is being opened
 
 A scheme says what happens before the shares, what the upload is, and how the result comes back. From the
@@ -41,6 +42,7 @@ class ParticipantPhase(Phase):
     MASKING = "masking"
     AWAITING_SURVIVORS = "awaiting-survivors"
     VOTING = "voting"
+    REVEALING = "revealing"
     AWAITING_RESULT = "awaiting-result"
     ADDING_BIAS = "adding-bias"
     CONFIRMING = "confirming"
@@ -53,6 +55,7 @@ COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
     (_P.SHARING, DeliveredShares): (_P.MASKING,),
     (_P.MASKING, "work"): (_P.AWAITING_SURVIVORS, _P.AWAITING_RESULT),
     (_P.AWAITING_SURVIVORS, SurvivorList): (_P.VOTING, _P.AWAITING_RESULT),
+    **{(phase, SurvivorList): (phase,) for phase in (_P.VOTING, _P.AWAITING_RESULT)},
     (_P.VOTING, SurvivorProof): (_P.AWAITING_RESULT,),
 }
 
@@ -86,9 +89,10 @@ class CollectingParticipant(RoundMachine):
         """Those around us whose fate matters to our upload."""
         return sharers
 
-    def _before_vote(self, agreed: SurvivorList) -> list[Event]:
-        """What else the server needs to hear about this list, before it is signed."""
-        return []
+    @property
+    def _mask_graph(self) -> Graph:
+        """Who shares a mask with whom that cancels in the sum."""
+        return self._sharing_graph
 
     def _deal_shares(self, graph: Graph, secrets: dict[ShareKind, Secret]) -> list[Event]:
         seat = self._seat
@@ -117,7 +121,9 @@ class CollectingParticipant(RoundMachine):
             )
         unusable = self._keeper.accept(message.boxes)
         sharers = self._keeper.sharers
-        self._check = SurvivorCheck(self._seat, self._sharing_graph, sharers, self._droppable(sharers))
+        self._check = SurvivorCheck(
+            self._seat, self._sharing_graph, self._mask_graph, sharers, self._droppable(sharers)
+        )
         self.move(DeliveredShares, _P.MASKING)
         warnings: list[Event] = [Warned(f"the share box of {name} does not open") for name in unusable]
         return warnings + self._upload_when_ready(now)
@@ -137,7 +143,7 @@ class CollectingParticipant(RoundMachine):
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
         self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
         self._wait(now)
-        events: list[Event] = [] if self._recovers else self._spend()
+        events: list[Event] = [] if self._recovers else self._spend(self._sharing_graph.parties)
         return [*events, Send(SERVER, MaskedInput(self.stamp, vector))]
 
     @handles(SurvivorList)
@@ -148,7 +154,7 @@ class CollectingParticipant(RoundMachine):
         if self._seat.parameters.threat is Threat.LYING or self.votes_when_semi_honest:
             self.move(SurvivorList, _P.VOTING)
             self._wait(now)
-            return [*warnings, *self._before_vote(message), Send(SERVER, self._check.sign())]
+            return [*warnings, Send(SERVER, self._check.sign())]
         return warnings + self._release(SurvivorList, now)
 
     @handles(SurvivorProof)
@@ -156,21 +162,31 @@ class CollectingParticipant(RoundMachine):
         require_from_server(sender)
         assert self._check is not None
         self._check.require_proof(message)
+        return self._proved(self._check.agreed, now)
+
+    def _proved(self, agreed: SurvivorList, now: float) -> list[Event]:
+        """Enough others signed the list that we signed: no other list can count any more."""
         return self._release(SurvivorProof, now)
 
     def _release(self, trigger: type[Message], now: float) -> list[Event]:
         assert self._check is not None
-        assert self._check.accepted is not None
         assert self._keeper is not None
-        agreed = self._check.accepted
+        agreed = self._check.agreed
         released = self._keeper.release(self.stamp, agreed.survivors, agreed.dropped)
         self.move(trigger, _P.AWAITING_RESULT)
         self._wait(now)
-        return [*self._spend(), Send(SERVER, released)]
+        return [*self._spend(agreed.survivors), Send(SERVER, released)]
 
-    def _spend(self) -> list[Event]:
-        self._seat.record.spent_rounds.add(self.stamp.round)
-        return [DecisionMade({"spent_round": self.stamp.round, "attempt": self.stamp.attempt})]
+    def _spend(self, cohort: tuple[PartyId, ...]) -> list[Event]:
+        """From here on a sum over this cohort may be open, whether we ever hear of it or not."""
+        record = self._seat.record
+        record.spent_rounds.add(self.stamp.round)
+        record.remember(frozenset(cohort))
+        return [
+            DecisionMade(
+                {"spent_round": self.stamp.round, "attempt": self.stamp.attempt, "cohort": list(cohort)}
+            )
+        ]
 
     def deadline_passed(self, now: float) -> list[Event]:
         failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")

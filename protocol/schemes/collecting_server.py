@@ -3,6 +3,7 @@
     GATHERING_SHARES     relay sealed shares among the participants
     COLLECTING           add up the uploads; when they close, whoever uploaded is in the sum
     VOTING               propose the survivor list and collect signatures over it
+    REVEALING            (`ampc`, `mpc`) collect the keys that survivors exchanged with the dropped
     GATHERING_RELEASES   collect one share for each party of the list
     UNMASKING            rebuild the masks that do not cancel, remove them, decode
 
@@ -43,6 +44,7 @@ class ServerPhase(Phase):
     GATHERING_SHARES = "gathering-shares"
     COLLECTING = "collecting"
     VOTING = "voting"
+    REVEALING = "revealing"
     GATHERING_RELEASES = "gathering-releases"
     UNMASKING = "unmasking"
     CONFIRMING = "confirming"
@@ -113,9 +115,13 @@ class CollectingServer(RoundMachine):
         return self._cohort
 
     @property
-    def _vote_complete(self) -> bool:
-        assert self._vote is not None
-        return self._vote.complete
+    def _mask_graph(self) -> Graph:
+        """Who shares a mask with whom that cancels in the sum."""
+        return self._sharing_graph
+
+    @property
+    def _after_vote(self) -> Phase:
+        return _P.GATHERING_RELEASES
 
     @property
     def _survivors(self) -> tuple[PartyId, ...]:
@@ -149,7 +155,7 @@ class CollectingServer(RoundMachine):
     @handles(SurvivorSignature)
     def count_vote(self, sender: PartyId, message: SurvivorSignature, now: float) -> list[Event]:
         assert self._vote is not None
-        if self.phase is _P.GATHERING_RELEASES:
+        if self.phase is not _P.VOTING:
             return []
         self._vote.add(sender, message)
         return self._advance(SurvivorSignature, now)
@@ -180,7 +186,8 @@ class CollectingServer(RoundMachine):
             case _P.COLLECTING:
                 return (self._awaited & self._cohort) - self._uploaded
             case _P.VOTING:
-                return set() if self._vote_complete else set(self._uploaded)
+                assert self._vote is not None
+                return set() if self._vote.complete else set(self._uploaded)
             case _:
                 assert self._collector is not None
                 return (self._awaited & self._uploaded) - self._collector.senders
@@ -239,6 +246,11 @@ class CollectingServer(RoundMachine):
             return self.fail(trigger, _P.CLOSED, too_few)
         if not self._recovers:
             return self._unmask(trigger)
+        try:
+            self._mask_graph.require_connected_among(self._uploaded)
+        except Rejection as problem:
+            failed = Failed(problem.reason, detail=problem.detail, missing=missing)
+            return self.fail(trigger, _P.CLOSED, failed)
         return self._propose(trigger, missing, now)
 
     def _propose(self, trigger: Trigger, missing: tuple[PartyId, ...], now: float) -> list[Event]:
@@ -255,19 +267,15 @@ class CollectingServer(RoundMachine):
 
     def _prove(self, trigger: Trigger, now: float) -> list[Event]:
         assert self._vote is not None
-        if not self._vote_complete:
-            silent = self._silent_voters()
+        if not self._vote.complete:
+            silent = tuple(sorted(self._uploaded - self._vote.signatures.keys()))
             detail = f"too few agreed on the survivor list; missing: {', '.join(silent[:10])}"
             return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
-        self.move(trigger, _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
+        self.move(trigger, self._after_vote, now + self._desk.timing.phase_s)
         return [
             Send(name, self._vote.proof_for(self.stamp, holders_of(self._sharing_graph, name)))
             for name in self._survivors
         ]
-
-    def _silent_voters(self) -> tuple[PartyId, ...]:
-        assert self._vote is not None
-        return tuple(sorted(self._uploaded - self._vote.signatures.keys()))
 
     def _unmask(self, trigger: Trigger) -> list[Event]:
         short = self._collector.short_of if self._collector is not None else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veilsum.protocol.agreement import AgreementKey, require_distinct_keys
+from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, Send
 from veilsum.protocol.graph import Graph
@@ -98,6 +98,7 @@ class MaskedClient(CollectingParticipant):
         every = seat.parameters.threat is Threat.LYING
         for name in graph.parties if every else graph.neighbours_of(seat.name):
             record = message.keys[name]
+            require_agreement_key(record.key)
             if record.model_hash != self.stamp.model_hash:
                 raise Rejection(AbortReason.WRONG_MODEL, f"{name} was given another model than {seat.name}")
             digest = round_key_digest(self.stamp, name, record.key, record.model_hash)
@@ -118,11 +119,20 @@ class MaskedClient(CollectingParticipant):
         mask_upload(encoding.ring, vector, me, pair_keys, own)
         return vector
 
+    @property
+    def _agreed_set(self) -> tuple[PartyId, ...] | None:
+        """Those whose sum may have been opened with our consent; without recovery, all whose keys we use."""
+        if self._recovers:
+            accepted = self._check.accepted if self._check is not None else None
+            return accepted.survivors if accepted is not None else None
+        return tuple(sorted(self._keys)) if self.phase is _P.AWAITING_RESULT else None
+
     @handles(RoundClosed)
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
         require_from_server(sender)
-        agreed = self._check.accepted if self._check is not None else None
-        if closed.committed and agreed is not None and closed.members != agreed.survivors:
+        agreed = self._agreed_set
+        named = self._seat.name in closed.members
+        if closed.committed and (named or agreed is not None) and closed.members != agreed:
             raise Rejection(
                 AbortReason.SURVIVOR_LIST, "the round was closed with another set than we agreed on"
             )

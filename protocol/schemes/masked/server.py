@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_new_key
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, Model, Send, Warned
 from veilsum.protocol.graph import Graph
@@ -80,6 +80,8 @@ class MaskedServer(CollectingServer):
         record = message.keys
         if record.model_hash != self.stamp.model_hash:
             raise Rejection(AbortReason.WRONG_MODEL, "the round key is signed for another model")
+        require_agreement_key(record.key)
+        require_new_key(sender, record.key, ((name, one.key) for name, one in self._keys.items()))
         digest = round_key_digest(self.stamp, sender, record.key, record.model_hash)
         self._desk.roster.verify(sender, ROUND_KEY_DOMAIN, digest, record.signature)
         self._keys[sender] = record
