@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.agreement import AgreementKey
 from veilsum.protocol.chassis_tables import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.early import EarlyMessages
 from veilsum.protocol.errors import (
@@ -56,8 +55,7 @@ from veilsum.protocol.schemes.interface import Scheme, require_workable
 from veilsum.protocol.server import ApplyMean
 from veilsum.protocol.session import (
     Farewell,
-    Hello,
-    HelloRecord,
+    Greeting,
     Invitation,
     Knock,
     RoundOpened,
@@ -67,6 +65,7 @@ from veilsum.protocol.session import (
     Withdrawn,
     require_model,
     require_model_shape,
+    require_no_model,
 )
 from veilsum.protocol.transitions import Phase
 
@@ -108,9 +107,8 @@ class ParticipantMachine:
         self.record = record if record is not None else ParticipationRecord()
         self.phase: Phase = ParticipantPhase.KNOCKING
         self.session: Session | None = None
-        self._terms: SessionTerms | None = None
-        self._hello: HelloRecord | None = None
-        self._box_key: AgreementKey | None = None
+        self._greeting: Greeting | None = None
+        self._invitations: set[bytes] = set()
         self._secrets: object = None
         self._machine: RoundMachine | None = None
         self._last_attempt = (-1, -1)
@@ -167,36 +165,28 @@ class ParticipantMachine:
                 return self._enter_session(message, now)
             case RoundOpened():
                 return self._enter_round(message, now)
-            case Farewell():
-                return self._leave(message)
             case _:
-                raise Rejection(AbortReason.UNEXPECTED_MESSAGE)
+                assert isinstance(message, Farewell)
+                return self._leave(message)
 
     def _greet(self, message: Invitation, now: float) -> list[Event]:
-        if self._terms is not None and self._terms.invitation == message.nonce:
-            return self._repeat_hello(message.nonce)
+        if self._greeting is not None and self._greeting.terms.invitation == message.nonce:
+            unanswered = self.phase is ParticipantPhase.GREETING
+            return [Send(SERVER, self._greeting.message)] if unanswered else []
+        if message.nonce in self._invitations:
+            raise Rejection(AbortReason.REPLAY, "an invitation to an earlier session")
         events = self._abandon_attempt("the server opened a new session")
         self._move(Invitation, ParticipantPhase.GREETING)
-        self._terms = SessionTerms(self._roster, self._parameters, message.nonce)
-        self._box_key = AgreementKey.generate(self._random)
-        self._hello = self._terms.new_hello(self._me, self._box_key, self.rounds_done, self._random)
+        terms = SessionTerms(self._roster, self._parameters, message.nonce)
+        self._greeting = Greeting.answer(terms, self._me, self.rounds_done, self._random)
+        self._invitations.add(message.nonce)
         self.session = None
         self._be_patient(now)
-        return [*events, Send(SERVER, Hello(Stamp(), message.nonce, self._hello))]
-
-    def _repeat_hello(self, invitation: bytes) -> list[Event]:
-        """The same invitation again: the same hello, if it is still of use."""
-        if self.phase is not ParticipantPhase.GREETING or self._hello is None:
-            return []
-        return [Send(SERVER, Hello(Stamp(), invitation, self._hello))]
+        return [*events, Send(SERVER, self._greeting.message)]
 
     def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
-        assert self._terms is not None
-        assert self._hello is not None
-        session = self._terms.accept(self._me.name, self._hello, message.hellos)
-        if message.stamp.session != session.id:
-            raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
-        self.session = session
+        assert self._greeting is not None
+        self.session = session = self._greeting.accept(message)
         self._last_attempt = (-1, -1)
         self._secrets = None
         self._be_patient(now)
@@ -217,6 +207,7 @@ class ParticipantMachine:
             model: Model = message.model
         else:
             assert self.model is not None
+            require_no_model(message)
             model = self.model
         self._move(RoundOpened, ParticipantPhase.RUNNING)
         self._last_attempt = (stamp.round, stamp.attempt)
@@ -228,18 +219,18 @@ class ParticipantMachine:
         decision = DecisionMade(
             {"round": stamp.round, "attempt": stamp.attempt, "session": stamp.session.hex()}
         )
-        return [decision, *self._settled(self._machine.start(now), now), *self._replay_early(now)]
+        try:
+            started = self._machine.start(now)
+        except Rejection as refusal:
+            started = self._withdraw(refusal, now)
+        return [decision, *self._settled(started, now), *self._replay_early(now)]
 
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
             raise Rejection(AbortReason.WRONG_SESSION)
         if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
             raise Rejection(AbortReason.REPLAY, f"round {stamp.round} attempt {stamp.attempt} is not new")
-        if stamp.round in self.record.spent_rounds:
-            raise Rejection(
-                AbortReason.DIFFERENCING,
-                f"a sum with our update of round {stamp.round} may be open already; another would expose it",
-            )
+        self.record.require_unspent(stamp.round)
         if not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
                 AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
@@ -247,7 +238,7 @@ class ParticipantMachine:
 
     def _seat(self, stamp: Stamp) -> Seat:
         assert self.session is not None
-        assert self._box_key is not None
+        assert self._greeting is not None
         model, round_number = self.model, stamp.round
 
         def next_model(before: Model, mean: NDArray[np.float64]) -> Model:
@@ -263,7 +254,7 @@ class ParticipantMachine:
             stamp=stamp,
             model=model,
             next_model=next_model,
-            box_key=self._box_key,
+            box_key=self._greeting.box_key,
             secrets=self._secrets,
             record=self.record,
             train=self._train,
@@ -289,7 +280,8 @@ class ParticipantMachine:
         if machine is None:
             return []
         machine.outcome = failure_of(error, repeatable=True)
-        return [Send(SERVER, Withdrawn(machine.stamp, type(error).__name__))]
+        reason = error.reason.value if isinstance(error, Rejection) else type(error).__name__
+        return [Send(SERVER, Withdrawn(machine.stamp, reason))]
 
     def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
         machine = self._machine
@@ -336,6 +328,8 @@ class ParticipantMachine:
         if machine is None or machine.outcome is None:
             return guard_work(events, lambda: self._machine is machine, self._settled)
         self._machine = None
+        if self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed):
+            self.session = None
         self._move("outcome", ParticipantPhase.WAITING)
         self._be_patient(now)
         return events + self._conclude(machine.stamp, machine.outcome) + self._replay_early(now)

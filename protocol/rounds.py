@@ -102,6 +102,13 @@ class ParticipationRecord:
         if cohort not in self.cohorts:
             self.cohorts.append(cohort)
 
+    def require_unspent(self, round_number: int) -> None:
+        if round_number in self.spent_rounds:
+            raise Rejection(
+                AbortReason.DIFFERENCING,
+                f"a sum with our update of round {round_number} may be open already; another would expose it",
+            )
+
     def nearest_other_cohort(self, cohort: frozenset[PartyId]) -> int | None:
         """The smallest number of parties by which an earlier, different cohort differs from this one."""
         changes = [len(cohort ^ earlier) for earlier in self.cohorts if earlier != cohort]

@@ -210,11 +210,42 @@ class SessionTerms:
         return session
 
 
+@dataclass(frozen=True)
+class Greeting:
+    """A participant's answer to one invitation, and the keys that go with it."""
+
+    terms: SessionTerms
+    me: PartyId
+    box_key: AgreementKey = field(repr=False)
+    hello: HelloRecord
+
+    @classmethod
+    def answer(cls, terms: SessionTerms, me: Identity, rounds_done: int, random: RandomBytes) -> Greeting:
+        box_key = AgreementKey.generate(random)
+        return cls(terms, me.name, box_key, terms.new_hello(me, box_key, rounds_done, random))
+
+    @property
+    def message(self) -> Hello:
+        return Hello(Stamp(), self.terms.invitation, self.hello)
+
+    def accept(self, opened: SessionOpened) -> Session:
+        session = self.terms.accept(self.me, self.hello, opened.hellos)
+        if opened.stamp.session != session.id:
+            raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
+        return session
+
+
 def hash_model(model: Tensor) -> bytes:
     """SHA-256 over a model's bytes, behind a tag and its length."""
     digest = hashlib.sha256(length_prefixed(domain_tag("model")) + len(model).to_bytes(8, "big"))
     digest.update(model.data.cast("B") if len(model) else b"")
     return digest.digest()
+
+
+def require_no_model(opened: RoundOpened) -> None:
+    """Where participants hold the model, the server neither sends one nor says which it is."""
+    if len(opened.model) or opened.stamp.model_hash:
+        raise Rejection(AbortReason.WRONG_MODEL, "the server does not hold the model in this scheme")
 
 
 def require_model_shape(model: Tensor, dimension: int) -> None:
