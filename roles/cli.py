@@ -37,6 +37,15 @@ COMMANDS = (
         "how many fractional bits fit, and the error they leave",
         "veilsum.roles.commands.plan",
     ),
+    Command(
+        "init",
+        "Prepare",
+        "a complete federation in a new folder: settings, keys, broker",
+        "veilsum.roles.commands.init",
+    ),
+    Command("keys", "Prepare", "make the keys of a party", "veilsum.roles.commands.keys"),
+    Command("roster", "Prepare", "who belongs to a federation", "veilsum.roles.commands.roster"),
+    Command("broker", "Run", "the message broker of a federation", "veilsum.roles.commands.broker"),
     Command("bench", "Measure", "cost against its limits", "veilsum.simulations.commands.bench"),
 )
 
