@@ -93,16 +93,17 @@ def add_biases_back(
     total += common
 
 
-def keyed_model_hash(secrets: EpochSecrets, stamp: Stamp, model_hash: bytes) -> bytes:
+def keyed_model_hash(secrets: EpochSecrets, stamp: Stamp, model_hash: bytes, use: str) -> bytes:
     """A hash of the model that peers can compare and the server cannot test guesses against.
 
-    Its key comes from every bias seed of the epoch. Under `mpc` there are none, and the server knows the
+    Its key comes from every bias seed of the epoch. `use` keeps the models before and after a round apart: the
+    server must not even see that they are equal. Under `mpc` there are none, and the server knows the
     model anyway.
     """
     if not secrets.biases:
         return model_hash
     joined = length_prefixed(*(secrets.biases[owner].reveal() for owner in sorted(secrets.biases)))
     seed = Secret(hashlib.sha256(domain_tag("epoch-biases") + joined).digest())
-    context = KeyContext(stamp.session, stamp.round, stamp.attempt, "")
+    context = KeyContext(stamp.session, stamp.round, stamp.attempt, "", term=use)
     key = derive_key(seed, Purpose.MODEL_HASH, context)
     return hmac.new(key.reveal(), model_hash, "sha256").digest()

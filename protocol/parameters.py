@@ -130,8 +130,30 @@ class Parameters:
 
     def threshold_of(self, holders: int) -> int:
         """How many of `holders` rebuild a secret or make a survivor list count."""
-        by_rule = threshold_for(holders, self.threat)
-        return by_rule if self.threshold is None else min(self.threshold, holders)
+        own = self.threshold if self.counts_neighbours(holders) else None
+        return threshold_for(holders, self.threat) if own is None else own
+
+    def counts_neighbours(self, holders: int) -> bool:
+        """Whether the federation's own threshold is meant: it counts the k neighbours of a party.
+
+        Peers of AMPC share their self masks among all, whatever the graph of their shares; there the threshold
+        follows from the threat.
+        """
+        return self.threshold is not None and holders == self.graph.k + 1
+
+    def _threshold_problems(self) -> Iterator[str]:
+        threshold, k = self.threshold, self.graph.k
+        if threshold is None:
+            return
+        if self.graph.kind is not GraphKind.K_REGULAR:
+            yield "a threshold of its own is for k-regular graphs; elsewhere it follows from the threat"
+        elif not 2 <= threshold <= k:
+            yield f"threshold must be from 2 to {k}, the number of neighbours, not {threshold}"
+        elif self.threat is Threat.LYING and 2 * threshold <= k:
+            yield (
+                f"threshold {threshold} of {k} neighbours lets a lying server get two survivor lists signed: "
+                f"use at least {k // 2 + 1}, more if neighbours may lie too"
+            )
 
     def _problems(self) -> Iterator[str]:
         if self.dimension < 1:
@@ -143,10 +165,7 @@ class Parameters:
                 f"min_parties {self.min_parties} is more than the {self.encoding.max_parties} parties there are: "
                 "lower min_parties or add parties"
             )
-        if self.threshold is not None and self.graph.kind is not GraphKind.K_REGULAR:
-            yield "a threshold of its own is for k-regular graphs; elsewhere it follows from the threat"
-        if self.threshold is not None and self.threshold < 2:
-            yield f"threshold must be at least 2, not {self.threshold}"
+        yield from self._threshold_problems()
         if self.bias is Bias.COMMON and self.recovery is not Recovery.NONE:
             yield "bias 'common' does not survive a missing upload: use recovery 'none' or bias 'own'"
         if self.max_attempts < 1:

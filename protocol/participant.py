@@ -90,7 +90,7 @@ class ParticipantMachine:
         rounds_done: int = 0,
         record: ParticipationRecord | None = None,
     ) -> None:
-        require_workable(scheme, parameters)
+        require_workable(scheme, parameters, roster)
         if not scheme.server_holds_model and model is None:
             raise LocalProtocolError(
                 f"a {scheme.participant_role} of {scheme.name} holds the model: pass one"

@@ -81,7 +81,7 @@ class ServerMachine:
         rounds_done: int = 0,
         first_attempt: int = 0,
     ) -> None:
-        require_workable(scheme, parameters)
+        require_workable(scheme, parameters, roster)
         if scheme.server_holds_model and model is None:
             raise LocalProtocolError(f"the server of {scheme.name} holds the model: pass the initial one")
         self._me = identity

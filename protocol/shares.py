@@ -107,7 +107,7 @@ class ShareKeeper:
         return boxes
 
     def accept(self, boxes: Mapping[PartyId, bytes]) -> list[PartyId]:
-        """Keep what opens; return the neighbours whose box did not, for a warning."""
+        """Keep what opens; return the neighbours whose box holds no shares, for a warning."""
         for sender in boxes:
             if sender not in self._agreed:
                 raise Rejection(AbortReason.UNKNOWN_PARTY, f"{sender} is not a neighbour of {self._me}")
@@ -116,11 +116,11 @@ class ShareKeeper:
             try:
                 plain = open_box(self._box_secret(sender, self._me), box, b"")
             except Rejection:
-                unusable.append(sender)
                 plain = b""
             pieces = [plain[at : at + SHARE_BYTES] for at in range(0, len(plain), SHARE_BYTES)]
             usable = len(plain) == SHARE_BYTES * len(self._kinds)
             self._kept[sender] = dict(zip(self._kinds, pieces, strict=True)) if usable else {}
+            unusable += [] if usable else [sender]
         return unusable
 
     def release(

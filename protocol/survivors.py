@@ -71,7 +71,9 @@ def voters_of(parameters: Parameters, graph: Graph, party: PartyId) -> tuple[Par
     is left out.
     """
     holders = holders_of(graph, party)
-    return holders if parameters.threshold is None else tuple(name for name in holders if name != party)
+    if not parameters.counts_neighbours(len(holders)):
+        return holders
+    return tuple(name for name in holders if name != party)
 
 
 class SurvivorCheck:

@@ -17,10 +17,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, TypeVar
 
-from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.errors import ParameterError, Rejection
+from veilsum.protocol.graph import Graph
 from veilsum.protocol.keys import Role
 from veilsum.protocol.messages import Message
 from veilsum.protocol.parameters import Parameters, Schedule
+from veilsum.protocol.roster import Roster
 from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
 
 
@@ -52,6 +54,10 @@ class Scheme(ABC):
 
     def participant_setup(self, seat: Seat) -> RoundMachine | None:
         return None
+
+    def require_graph(self, graph: Graph) -> None:
+        """Raise `Rejection` if parties must not take part along this graph: unjoined parts are sums apart."""
+        graph.require_connected()
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         """What is wrong with the parameters for this scheme; nothing by default."""
@@ -90,11 +96,30 @@ def find_scheme(name: str) -> Scheme:
     return _registry[name]
 
 
-def require_workable(scheme: Scheme, parameters: Parameters) -> None:
-    """Refuse parameters that this scheme cannot honour, before any message."""
+def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | None = None) -> None:
+    """Refuse parameters that this scheme cannot honour, or not with these parties, before any message."""
     problems = list(scheme.problems(parameters))
+    if roster is not None:
+        problems += _roster_problems(scheme, parameters, roster)
     if problems:
         raise ParameterError(problems)
+
+
+def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> Iterator[str]:
+    names, encoding = roster.participants, parameters.encoding
+    if len(names) < parameters.min_parties:
+        yield f"the roster has {len(names)} participants, min_parties is {parameters.min_parties}"
+    if len(names) > encoding.max_parties:
+        yield (
+            f"the roster has {len(names)} participants, the fixed-point budget is for {encoding.max_parties}: "
+            "plan for all of them"
+        )
+    if scheme.needs_rsa:
+        yield from (f"{name} has no RSA key" for name in names if roster.identity(name).rsa_public is None)
+    try:
+        scheme.require_graph(parameters.graph.draw(names, bytes(32)))
+    except Rejection as problem:
+        yield str(problem)
 
 
 def _load_own_schemes() -> None:

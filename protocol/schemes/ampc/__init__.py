@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from veilsum.protocol.graph import Graph
 from veilsum.protocol.keys import Role
 from veilsum.protocol.parameters import Bias, Parameters, Recovery, Rekey
 from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
@@ -64,6 +65,9 @@ class Mpc(Scheme):
 
     def participant_round(self, seat: Seat) -> RoundMachine:
         return AmpcPeer(seat)
+
+    def require_graph(self, graph: Graph) -> None:
+        graph.require_safe_for_decomposition()
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

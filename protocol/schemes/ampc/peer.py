@@ -236,7 +236,9 @@ class AmpcPeer(CollectingParticipant):
         model = self._seat.next_model(self._seat.model, mean)
         model_hash = hash_model(model)
         aggregate = hashlib.sha256(self._aggregate.data.cast("B")).digest()
-        digest = ResultDigest(self.stamp, aggregate, keyed_model_hash(self._epoch, self.stamp, model_hash))
+        digest = ResultDigest(
+            self.stamp, aggregate, keyed_model_hash(self._epoch, self.stamp, model_hash, "result")
+        )
         return Result(total, model, model_hash, digest)
 
     def _state_result(self, result: Result, now: float) -> list[Event]:

@@ -5,8 +5,9 @@
     COMPARING    everyone must say that it holds the same model
 
 A peer that is behind (a joiner, or one that missed a round) takes the model from the first up-to-date peer,
-and only if every up-to-date peer stated the same keyed hash. Seeds reach neighbours directly and all others
-through the server; either way they are sealed to the receiver's RSA key and signed by the sender.
+and only if more than half of the others are up to date and every one of them stated the same keyed hash.
+Seeds reach neighbours directly and all others through the server; either way they are sealed to the
+receiver's RSA key and signed by the sender.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class EpochSetup(RoundMachine):
         try:
             self._graph = seat.parameters.graph.draw(seat.session.members, seat.session.id)
             self._graph.require_safe_for_decomposition()
+            self._require_believable_progress()
         except Rejection as problem:
             return self.fail("start", _P.CLOSED, problem)
         if self._with_bias:
@@ -113,6 +115,16 @@ class EpochSetup(RoundMachine):
             sealed = {other: self._sealed_for(other) for other in strangers}
             events.append(Send(SERVER, SeedsForOthers(self.stamp, sealed)))
         return events
+
+    def _require_believable_progress(self) -> None:
+        """Being behind is believed only if most of the others say so: one liar must not replace our model."""
+        others = len(self._seat.session.members) - 1
+        if self._behind and 2 * len(self._up_to_date) <= others:
+            raise Rejection(
+                AbortReason.WRONG_MODEL,
+                f"{len(self._up_to_date)} of {others} others claim {self._newest} rounds, led by "
+                f"{self._up_to_date[0]}: more than half must",
+            )
 
     def _fresh_secret(self) -> Secret:
         return Secret(require_random(self._seat.random, SEED_BYTES))
@@ -189,7 +201,7 @@ class EpochSetup(RoundMachine):
 
     def _state_model(self, rounds_done: int) -> list[Event]:
         assert self._model is not None
-        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(self._model))
+        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(self._model), "held")
         held = ModelHeld(self.stamp, rounds_done, keyed)
         self._held[self._seat.name] = held
         others = [name for name in self._seat.session.members if name != self._seat.name]
@@ -236,10 +248,8 @@ class EpochSetup(RoundMachine):
         if sender in self._up_to_date or self._behind:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{sender} does not need our model")
         require_absent(sender, self._wanting)
-        if self.phase is _P.EXCHANGING:
-            self._wanting.append(sender)
-            return []
-        return self._give_model(sender)
+        self._wanting.append(sender)
+        return [] if self.phase is _P.EXCHANGING else self._give_model(sender)
 
     def _give_model(self, other: PartyId) -> list[Event]:
         assert self._model is not None
@@ -251,7 +261,7 @@ class EpochSetup(RoundMachine):
         if self._wanting != [sender]:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its model")
         model = self._opened_model(sender, message.box)
-        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(model))
+        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(model), "held")
         for name in self._up_to_date:
             if self._held[name].keyed_hash != keyed:
                 raise Rejection(AbortReason.WRONG_MODEL, f"{name} holds another model than the one offered")
@@ -287,6 +297,7 @@ class EpochRelay(RoundMachine):
         "ampc server, set-up",
         RelayPhase.RELAYING,
         {
+            (RelayPhase.RELAYING, "start"): (RelayPhase.CLOSED,),
             (RelayPhase.RELAYING, SeedsForOthers): (RelayPhase.RELAYING,),
             (RelayPhase.RELAYING, ModelHeld): (RelayPhase.RELAYING, RelayPhase.CLOSED),
             (RelayPhase.RELAYING, "deadline"): (RelayPhase.CLOSED,),
@@ -301,7 +312,13 @@ class EpochRelay(RoundMachine):
         self._held: dict[PartyId, ModelHeld] = {}
 
     def start(self, now: float) -> list[Event]:
-        self.deadline = now + self._desk.timing.phase_s
+        desk = self._desk
+        try:
+            graph = desk.parameters.graph.draw(desk.session.members, desk.session.id)
+            graph.require_safe_for_decomposition()
+        except Rejection as problem:
+            return self.fail("start", RelayPhase.CLOSED, problem)
+        self.deadline = now + desk.timing.phase_s
         return []
 
     @handles(SeedsForOthers)
@@ -318,10 +335,14 @@ class EpochRelay(RoundMachine):
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
         require_absent(sender, self._held)
+        hellos = self._desk.session.hellos
+        newest = max(hello.rounds_done for hello in hellos.values())
+        if message.rounds_done != newest:
+            raise Rejection(AbortReason.WRONG_ROUND, f"{message.rounds_done} rounds, the newest is {newest}")
         self._held[sender] = message
-        if self._held.keys() >= set(self._desk.session.members):
+        if self._held.keys() >= hellos.keys():
             self.move(ModelHeld, RelayPhase.CLOSED)
-            self.outcome = Prepared(rounds_done=message.rounds_done)
+            self.outcome = Prepared(rounds_done=newest)
         return []
 
     def lose(self, party: PartyId, now: float) -> list[Event]:

@@ -66,7 +66,7 @@ class MaskedClient(CollectingParticipant):
         keys = {name: record.key for name, record in message.keys.items()}
         self._require_sound_cohort(keys)
         graph = seat.parameters.graph.draw(keys, cohort_seed(self.stamp, message.keys))
-        graph.require_degree(1)
+        graph.require_connected()
         self._verify_keys(message, graph)
         if not self._recovers:
             warnings = check_differencing(seat, frozenset(keys))

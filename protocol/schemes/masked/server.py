@@ -103,7 +103,7 @@ class MaskedServer(CollectingServer):
             return self.fail(trigger, _P.CLOSED, too_few)
         try:
             self._graph = self._desk.parameters.graph.draw(self._keys, cohort_seed(self.stamp, self._keys))
-            self._graph.require_degree(1)
+            self._graph.require_connected()
         except Rejection as problem:
             return self.fail(trigger, _P.CLOSED, problem)
         self._begin_gathering_shares(trigger, now)
