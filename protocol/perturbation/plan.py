@@ -18,6 +18,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from veilsum.protocol.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.factors import FactorTable
@@ -94,7 +95,8 @@ class ParameterStatus:
 class Plan:
     """A model that can be perturbed. The server needs nothing else; clients trace their own copy.
 
-    `dense_chain` names the layers of a body that is nothing but linear layers, each followed by ReLU.
+    `dense_chain` names the layers of a body that is nothing but linear layers, each followed by ReLU;
+    `channels_last` says that the model takes images in that memory layout.
     """
 
     parameters: tuple[ParameterFactors, ...]
@@ -103,6 +105,7 @@ class Plan:
     norms: tuple[RunningNorm, ...]
     warnings: tuple[str, ...]
     dense_chain: tuple[str, ...] | None
+    channels_last: bool
     model: nn.Module = field(repr=False)
     example: torch.Tensor = field(repr=False)
 
@@ -171,7 +174,7 @@ class Plan:
     def digest(self) -> bytes:
         """Equal for parties whose models have the same parameters, in the same order, with the same head."""
         text = repr(([(p.name, p.shape) for p in self.parameters], self.head, self.norms))
-        return hashlib.sha256(b"veilsum/1/perturbation-plan" + text.encode()).digest()
+        return hashlib.sha256(length_prefixed(domain_tag("perturbation-plan"), text.encode())).digest()
 
     def self_test(self) -> float:
         """Compare with the true model in float64; returns the relative error, raises if it is large."""

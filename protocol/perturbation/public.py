@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.plan import Plan
@@ -72,9 +73,12 @@ class PublicNoise:
             raise Rejection(AbortReason.BAD_VECTOR, "directions are not finite")
 
     def _digest(self) -> bytes:
-        header = (
-            f"veilsum/1/perturbation-public/{self.mode}/{self.loss}/{self.exchange}/{self.partition.size}/"
+        parts = (
+            domain_tag("perturbation-public"),
+            self.plan_digest,
+            *(name.encode() for name in (self.mode, self.loss, self.exchange)),
+            self.partition.astype("<i8").tobytes(),
+            self.directions.astype("<f8").tobytes(),
+            np.float64(self.feature_weight).astype("<f8").tobytes(),
         )
-        content = self.partition.astype("<i8").tobytes() + self.directions.astype("<f8").tobytes()
-        weight = np.float64(self.feature_weight).astype("<f8").tobytes()
-        return hashlib.sha256(header.encode() + self.plan_digest + content + weight).digest()
+        return hashlib.sha256(length_prefixed(*parts)).digest()

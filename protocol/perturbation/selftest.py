@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from veilsum.protocol.domains import domain_tag
 from veilsum.protocol.perturbation.client import Forward, run_forward, squared_error_terms
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.errors import UnsupportedModel
@@ -29,7 +30,9 @@ _SAMPLES = 3
 
 def run_self_test(plan: Plan) -> float:
     """The larger of the relative errors of outputs and gradient; raises `UnsupportedModel` above 1e-8."""
-    stream = UniformStream(lambda count: hashlib.shake_256(b"veilsum/1/perturbation-self-test").digest(count))
+    stream = UniformStream(
+        lambda count: hashlib.shake_256(domain_tag("perturbation-self-test")).digest(count)
+    )
     module = copy.deepcopy(plan.model).double().cpu().train()
     shape = (_SAMPLES, *plan.example.shape[1:])
     inputs = torch.as_tensor(stream.uniform(-1.0, 1.0, int(np.prod(shape))).reshape(shape))

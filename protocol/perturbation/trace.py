@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import Node, map_arg
 
-from veilsum.protocol.perturbation.chains import find_dense_chain
+from veilsum.protocol.perturbation.chains import find_dense_chain, takes_channels_last
 from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
 from veilsum.protocol.perturbation.plan import Head, Plan
 from veilsum.protocol.perturbation.refusals import refusal_for
@@ -74,6 +74,7 @@ def _plan_from(
         norms=tuple(ledger.norms),
         warnings=tuple(ledger.warnings),
         dense_chain=find_dense_chain(graph, head_node),
+        channels_last=example.dim() == 4 and takes_channels_last(graph),
         model=model,
         example=example,
     )

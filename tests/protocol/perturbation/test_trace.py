@@ -12,6 +12,7 @@ from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedMo
 from veilsum.protocol.perturbation.factors import FactorSpace
 from veilsum.protocol.perturbation.selftest import TOLERANCE
 from veilsum.protocol.perturbation.trace import trace
+from veilsum.roles.learning.models import build_model
 
 
 class Body(nn.Module):
@@ -185,3 +186,49 @@ def test_a_one_dimensional_convolution_and_sequence_features_are_followed() -> N
             return self.head(x.mean(dim=1))
 
     assert trace(Sequence(), torch.zeros(1, 2, 10)).self_test() < TOLERANCE
+
+
+def test_channels_go_last_only_where_no_view_forbids_it() -> None:
+    flat = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2))
+
+    class Viewed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(1, 3, 3), nn.Linear(12, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.conv(x).view(-1, 12))
+
+    assert trace(flat, torch.zeros(1, 1, 4, 4)).channels_last
+    assert not trace(Viewed(), torch.zeros(1, 1, 4, 4)).channels_last
+    assert not trace(nn.Sequential(nn.Linear(4, 2)), torch.zeros(1, 4)).channels_last
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "in_clear"),
+    [
+        ("mlp3", (1, 8, 8), {"head.bias"}),
+        ("lenet5", (1, 28, 28), {"head.bias"}),
+        ("resnet20", (3, 32, 32), {"features.0.weight", "head.bias"}),
+        ("densenet", (3, 32, 32), None),
+        pytest.param("vgg16", (3, 32, 32), None, marks=pytest.mark.long),
+        pytest.param("vgg16-gn", (3, 32, 32), None, marks=pytest.mark.long),
+        pytest.param("alexnet", (3, 32, 32), None, marks=pytest.mark.long),
+        pytest.param("resnet56", (3, 32, 32), {"features.0.weight", "head.bias"}, marks=pytest.mark.long),
+        ("dlnet-relu", (3, 32, 32), {"head.bias"}),
+    ],
+)
+def test_the_catalogue_can_be_perturbed(name: str, shape: tuple[int, ...], in_clear: set[str] | None) -> None:
+    """Every model of the catalogue whose activations allow it passes its self-test; few parameters are in clear."""
+    plan = trace(build_model(name, shape, 10, seed=1), torch.zeros(1, *shape))
+    clear = {status.name for status in plan.report() if not status.protected}
+    assert in_clear is None or clear == in_clear
+    assert len(clear) < len(plan.parameters) / 2
+
+
+@pytest.mark.parametrize("name", ["dlnet", "dlnet-tanh"])
+def test_the_catalogues_saturating_models_are_refused(name: str) -> None:
+    assert (
+        "not positively homogeneous"
+        in refusal(build_model(name, (3, 32, 32), 10, seed=1), (3, 32, 32)).reason
+    )
