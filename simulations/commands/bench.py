@@ -11,4 +11,10 @@ COMMANDS = (
         "mask stream, encoding, shares, seals, wire",
         "veilsum.simulations.commands.bench_core",
     ),
+    Command(
+        "rounds",
+        "Measure",
+        "one whole round of a scheme: CPU of each role, bytes, memory",
+        "veilsum.simulations.commands.bench_rounds",
+    ),
 )
