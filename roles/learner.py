@@ -17,6 +17,7 @@ applies the same mean to the same model holds the same bytes.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ class Learner(Protocol):
 def headline(metrics: Mapping[str, float]) -> tuple[str, float] | None:
     """The metric to show where there is room for one: the first, or none where nothing is measured."""
     return next(iter(metrics.items()), None)
+
+
+def sha256_of(model: FloatVector) -> str:
+    """SHA-256 over the model's float32 numbers, little-endian, in the order of the vector."""
+    return hashlib.sha256(np.ascontiguousarray(model, dtype="<f4").tobytes()).hexdigest()
 
 
 def apply_update(

@@ -7,69 +7,29 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.events import DecisionMade, Event, Model, RoundCommitted
+from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.messages import Message
 from veilsum.protocol.parameters import Parameters
 from veilsum.protocol.participant import ParticipantMachine
 from veilsum.protocol.roster import Roster
-from veilsum.protocol.rounds import ParticipationRecord
 from veilsum.protocol.schemes.interface import Scheme
 from veilsum.protocol.server import ServerMachine
 from veilsum.protocol.signing import SigningKey
-from veilsum.protocol.transitions import Phase
 from veilsum.roles.config import FederationConfig
+from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.learner import Learner, apply_update
+from veilsum.roles.learner import Learner
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.machines import Rules
 from veilsum.simulations.keypool import simulation_rsa_key
-
-
-class Machine(Protocol):
-    """What a driver drives."""
-
-    phase: Phase
-
-    def start(self, now: float) -> list[Event]: ...
-    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]: ...
-    def handle_deadline(self, now: float) -> list[Event]: ...
-    def next_deadline(self) -> float | None: ...
-
-
-@dataclass
-class Durable:
-    """What a party has on disk."""
-
-    rounds_done: int
-    model: Model | None
-    record: ParticipationRecord = field(default_factory=ParticipationRecord)
-    attempt: int = 0
-    life: int = 0
-
-    def note(self, event: Event) -> None:
-        """Remember what must survive a restart."""
-        match event:
-            case RoundCommitted():
-                self.rounds_done = event.round + 1
-                self.attempt = 0
-                if event.model is not None:
-                    self.model = event.model
-            case DecisionMade():
-                self.attempt = int(event.record.get("attempt", 0)) + 1
-                spent = event.record.get("spent_round")
-                if spent is not None:
-                    self.record.spent_rounds.add(int(spent))
-            case _:
-                pass
 
 
 @dataclass(frozen=True)
@@ -115,39 +75,17 @@ class Federation:
         """What a party has before its first round."""
         return Durable(0, self.initial_model)
 
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.config, self.scheme, self.parameters, self.training, self.roster)
+
     def machine(self, name: PartyId, durable: Durable) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{durable.life}")
-        if name == SERVER:
-            return ServerMachine(
-                identity=self.identities[name],
-                roster=self.roster,
-                parameters=self.parameters,
-                scheme=self.scheme,
-                timing=self.config.timing,
-                random=random,
-                rounds=self.config.rounds,
-                model=durable.model if self.scheme.server_holds_model else None,
-                apply=self.apply,
-                rounds_done=durable.rounds_done,
-                first_attempt=durable.attempt,
-            )
-        return ParticipantMachine(
-            identity=self.identities[name],
-            roster=self.roster,
-            parameters=self.parameters,
-            scheme=self.scheme,
-            timing=self.config.timing,
-            random=random,
-            model=None if self.scheme.server_holds_model else durable.model,
-            apply=self.apply,
-            rounds_done=durable.rounds_done,
-            record=durable.record,
-        )
+        return self.rules.machine(self.identities[name], durable, random)
 
     def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
-        learning_rate = self.training.learning_rate_at(round_number)
-        return apply_update(model, mean, self.training.payload, learning_rate)
+        return self.rules.apply(model, mean, round_number)
 
 
 def _identities(config: FederationConfig, scheme: Scheme, entropy: SeededEntropy) -> dict[PartyId, Identity]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from veilsum.roles.learner import headline
+from veilsum.roles.learner import headline, sha256_of
 from veilsum.roles.output import Table
 from veilsum.simulations.record import RoundRecord
-from veilsum.simulations.simulate import SimulationResult, sha256_of, what_was_seen
+from veilsum.simulations.simulate import SimulationResult, what_was_seen
 
 COLUMNS = ("round", "parties", "attempt", "loss", "metric", "KiB up", "KiB down", "distance", "virtual s")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from veilsum.protocol.schemes.interface import Scheme
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.session import RoundOpened
 from veilsum.roles.config import FederationConfig
-from veilsum.roles.learner import headline
+from veilsum.roles.learner import headline, sha256_of
 from veilsum.roles.learning.compare import mean_metrics, train_central, train_standalone
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.progress import Progress
@@ -129,11 +128,6 @@ class SimulationResult:
             "training_cpu_s": sum(node.training_cpu_s for node in self.simulation.nodes.values()),
             "wall_s": self.wall_s,
         }
-
-
-def sha256_of(model: Model) -> str:
-    """SHA-256 over the model's float32 numbers, little-endian, in the order of the vector."""
-    return hashlib.sha256(np.ascontiguousarray(model, dtype="<f4").tobytes()).hexdigest()
 
 
 def simulate(

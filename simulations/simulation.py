@@ -26,9 +26,11 @@ from veilsum.protocol.events import (
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
 from veilsum.protocol.replay import Duplicate
+from veilsum.roles.durable import Durable
 from veilsum.roles.learner import Learner, LocalUpdate
+from veilsum.roles.machines import Machine
 from veilsum.roles.post import PostOffice, grouped_sends
-from veilsum.simulations.federation import Durable, Federation, Machine
+from veilsum.simulations.federation import Federation
 from veilsum.transport.faults import Faults
 from veilsum.transport.memory import Crashed, Delivery, NetworkEvent, Returned, TimerDue, simulated_network
 

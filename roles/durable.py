@@ -1,0 +1,55 @@
+"""What a party still knows after a restart.
+
+The driver notes every event here; roles/checkpoint.py puts the value on disk. It holds no key, mask or seed:
+an interrupted attempt is abandoned, not continued, so nothing secret needs to survive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from veilsum.protocol.events import DecisionMade, Event, Model, PhaseEntered, RoundCommitted, RunFinished
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.rounds import ParticipationRecord
+
+
+@dataclass
+class Durable:
+    """`attempt` is the first number not yet used in the round that is next; `life` counts the party's starts."""
+
+    rounds_done: int
+    model: Model | None
+    record: ParticipationRecord = field(default_factory=ParticipationRecord)
+    attempt: int = 0
+    life: int = 0
+
+    def note(self, event: Event) -> bool:
+        """Take over what must survive a restart; whether there was anything."""
+        match event:
+            case RoundCommitted():
+                self.rounds_done = event.round + 1
+                self.attempt = 0
+                self._hold(event.model)
+            case RunFinished():
+                self.rounds_done = event.rounds
+                self.attempt = 0
+                self._hold(event.model)
+            case PhaseEntered():
+                self.attempt = event.attempt + 1
+            case DecisionMade():
+                self.attempt = int(event.record.get("attempt", 0)) + 1
+                self._spend(event)
+            case _:
+                return False
+        return True
+
+    def _spend(self, decision: DecisionMade) -> None:
+        """From here on a sum over this cohort may be open."""
+        spent = decision.record.get("spent_round")
+        if spent is not None:
+            self.record.spent_rounds.add(int(spent))
+            self.record.remember(frozenset(PartyId(name) for name in decision.record.get("cohort", ())))
+
+    def _hold(self, model: Model | None) -> None:
+        if model is not None:
+            self.model = model

@@ -1,0 +1,97 @@
+"""From a federation's settings and what a party has on disk to its machine: the same in memory and over MQTT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.events import Event, Model
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Identity
+from veilsum.protocol.messages import Message
+from veilsum.protocol.parameters import Parameters
+from veilsum.protocol.participant import ParticipantMachine
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.schemes.interface import Scheme
+from veilsum.protocol.server import ServerMachine
+from veilsum.protocol.transitions import Phase
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.durable import Durable
+from veilsum.roles.learner import apply_update
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.training import TrainingOptions
+
+
+class Machine(Protocol):
+    """What a driver drives."""
+
+    phase: Phase
+
+    def start(self, now: float) -> list[Event]: ...
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]: ...
+    def handle_deadline(self, now: float) -> list[Event]: ...
+    def next_deadline(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all machines of a federation have in common."""
+
+    config: FederationConfig
+    scheme: Scheme
+    parameters: Parameters
+    training: TrainingOptions
+    roster: Roster = field(repr=False)
+
+    @classmethod
+    def of(cls, config: FederationConfig, roster: Roster, dimension: int) -> Rules:
+        """The rules for a model of this dimension."""
+        return cls(
+            config, config.find_scheme(), config.parameters(dimension), config.training_options(), roster
+        )
+
+    def holds_model(self, name: PartyId) -> bool:
+        """Whether this party brings the model along from round to round, or is given it in each."""
+        return self.scheme.server_holds_model == (name == SERVER)
+
+    def machine(
+        self, identity: Identity, durable: Durable, random: RandomBytes
+    ) -> ServerMachine | ParticipantMachine:
+        """A machine that starts from what the party has on disk."""
+        model = durable.model if self.holds_model(identity.name) else None
+        if identity.name == SERVER:
+            return ServerMachine(
+                identity=identity,
+                roster=self.roster,
+                parameters=self.parameters,
+                scheme=self.scheme,
+                timing=self.config.timing,
+                random=random,
+                rounds=self.config.rounds,
+                model=model,
+                apply=self.apply,
+                rounds_done=durable.rounds_done,
+                first_attempt=durable.attempt,
+            )
+        return ParticipantMachine(
+            identity=identity,
+            roster=self.roster,
+            parameters=self.parameters,
+            scheme=self.scheme,
+            timing=self.config.timing,
+            random=random,
+            model=model,
+            apply=self.apply,
+            rounds_done=durable.rounds_done,
+            record=durable.record,
+        )
+
+    def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
+        """The next model; pure, so that all who apply the same mean hold the same bytes."""
+        learning_rate = self.training.learning_rate_at(round_number)
+        return apply_update(model, mean, self.training.payload, learning_rate)
