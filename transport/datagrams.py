@@ -5,8 +5,7 @@ and receiver, is the associated data of the seal, so that a datagram opens only 
 was made for. All integers are big-endian.
 
     head    magic (3) kind (1) from_life (8) to_life (8) invitation (8) stamp (8)
-    chunk   head message (8) floor (8) total (8) chunk_size (4) index (4); body: data, and after the last
-            chunk's data the SHA-256 of the whole message
+    chunk   head message (8) floor (8) total (8) chunk_size (4) index (4); body: data
     probe   head floor (8); body: empty
     ack     head; body: delivered_below (8) room (8) max_message (8), then per message that is not yet
             delivered: id (8) length (2) bitmap
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 MAGIC = b"VS1"
 LIFE_BYTES = 8
 NO_LIFE = bytes(LIFE_BYTES)
-DIGEST_BYTES = 32
 MOST_CHUNKS = 1 << 16
 
 _CHUNK, _PROBE, _ACK = 1, 2, 3
@@ -76,9 +74,7 @@ class Chunk:
     @property
     def body_size(self) -> int:
         """How long the opened body must be."""
-        start = self.index * self.chunk_size
-        size = min(self.chunk_size, self.total - start)
-        return size + DIGEST_BYTES if self.index == self.count - 1 else size
+        return min(self.chunk_size, self.total - self.index * self.chunk_size)
 
     def header(self) -> bytes:
         tail = _CHUNK_TAIL.pack(self.message, self.floor, self.total, self.chunk_size, self.index)

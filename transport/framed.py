@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from veilsum.transport.base import Address, Buffer, Link
     from veilsum.transport.framing import Endpoint
 
+LINK_DEPTH = 3
+
 FAREWELL_S = 2.0
 """How long closing may take to get the last acknowledgements out."""
 
@@ -132,9 +134,14 @@ class FramedTransport:
                 await asyncio.wait_for(self._wanted.wait(), patience)
 
     async def _send_what_is_ready(self) -> None:
+        """Keep a few datagrams in the hands of the link, so that it never waits for us to pack the next."""
         loop = asyncio.get_running_loop()
-        while (item := self._endpoint.next_datagram(loop.time())) is not None:
-            await self._link.send(*item)
+        async with asyncio.TaskGroup() as sending:
+            slots = asyncio.Semaphore(LINK_DEPTH)
+            while (item := self._endpoint.next_datagram(loop.time())) is not None:
+                await slots.acquire()
+                task = sending.create_task(self._link.send(*item))
+                task.add_done_callback(lambda _: slots.release())
 
     def _handle_deadline(self, now: float) -> None:
         """Also called by itself, so that a writer blocked by the link does not hold up the bad news."""

@@ -7,11 +7,9 @@ have arrived before it, so that waiting for the turn never locks up.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import TYPE_CHECKING
 
-from veilsum.transport.datagrams import DIGEST_BYTES, NO_LIFE, Chunk, Holdings
+from veilsum.transport.datagrams import NO_LIFE, Chunk, Holdings
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Buffer
@@ -28,44 +26,22 @@ class Reassembly:
         self.total = first.total
         self.chunk_size = first.chunk_size
         self.arrived = 0
+        self.payload = memoryview(b"")
         self._count = first.count
-        self._buffer: memoryview | None = None
-        self._digest = hashlib.sha256()
-        self._expected_digest = b""
 
     @property
     def complete(self) -> bool:
         return self.arrived == (1 << self._count) - 1
 
-    @property
-    def payload(self) -> memoryview:
-        assert self._buffer is not None
-        return self._buffer
-
     def add(self, index: int, body: memoryview) -> None:
-        if index == self._count - 1:
-            self._expected_digest = bytes(body[-DIGEST_BYTES:])
-            body = body[:-DIGEST_BYTES]
-        if self._count == 1:
-            self._buffer = body
-        else:
-            if self._buffer is None:
-                self._buffer = memoryview(bytearray(self.total))
-            start = index * self.chunk_size
-            self._buffer[start : start + len(body)] = body
-        before = (1 << index) - 1
         self.arrived |= 1 << index
-        if self.arrived & before == before:
-            self._hash_from(index)
-
-    def is_intact(self) -> bool:
-        return hmac.compare_digest(self._digest.digest(), self._expected_digest)
-
-    def _hash_from(self, index: int) -> None:
-        """Hash every chunk that is in turn now, while it is still in the cache."""
-        from_here = self.arrived >> index
-        run = (~from_here & (from_here + 1)).bit_length() - 1
-        self._digest.update(self.payload[index * self.chunk_size : (index + run) * self.chunk_size])
+        if self._count == 1:
+            self.payload = body
+            return
+        if not self.payload:
+            self.payload = memoryview(bytearray(self.total))
+        start = index * self.chunk_size
+        self.payload[start : start + len(body)] = body
 
 
 class Incoming:
@@ -74,12 +50,14 @@ class Incoming:
     def __init__(self, limits: Limits) -> None:
         self.life = NO_LIFE
         self.starved = False
+        self.ack_is_urgent = False
         self.heard_at = 0.0
         self._limits = limits
         self._invitation = 0
         self._next_id = 0
         self._partial: dict[int, Reassembly] = {}
         self._partial_bytes = 0
+        self._unacknowledged_bytes = 0
         self._unread_bytes = 0
 
     @property
@@ -91,12 +69,15 @@ class Incoming:
         return self._partial_bytes + self._unread_bytes
 
     def holdings(self) -> Holdings:
+        """What to acknowledge now."""
+        self._unacknowledged_bytes = 0
         room = max(0, 2 * self._limits.max_message_bytes - self.held_bytes)
         bitmaps = {number: message.arrived for number, message in self._partial.items()}
         return Holdings(self._next_id, room, self._limits.max_message_bytes, bitmaps)
 
     def receive_chunk(self, chunk: Chunk, body: Buffer, now: float) -> list[memoryview]:
         """Take in a chunk made for this life of ours; returns the messages whose turn has come, in order."""
+        self.ack_is_urgent = True
         if not self._belongs_to_this_life(chunk):
             return []
         self.heard_at = now
@@ -105,8 +86,8 @@ class Incoming:
         if message is None or message.arrived >> chunk.index & 1 or len(body) != chunk.body_size:
             return ready
         message.add(chunk.index, memoryview(body))
-        if message.complete and not message.is_intact():
-            self._discard(chunk.message)
+        self._unacknowledged_bytes += len(body)
+        self.ack_is_urgent = message.complete or 4 * self._unacknowledged_bytes >= self._limits.window_bytes
         return ready + self._deliver()
 
     def raise_floor(self, floor: int) -> list[memoryview]:

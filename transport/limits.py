@@ -11,7 +11,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 
 SEALING_ALLOWANCE = 4 * KIB
-"""What a datagram may need beyond its data: header, digest, the caller's seal and the broker's topic."""
+"""What a datagram may need beyond its data: header, the caller's seal and the broker's topic."""
 
 SMALLEST_LINK_DATAGRAM = 2 * SEALING_ALLOWANCE
 
@@ -20,13 +20,14 @@ SMALLEST_LINK_DATAGRAM = 2 * SEALING_ALLOWANCE
 class Limits:
     """Bounds of one endpoint. A sender occupies at most twice `max_message_bytes` of a receiver's memory."""
 
-    chunk_bytes: int = MIB - SEALING_ALLOWANCE
+    chunk_bytes: int = 512 * KIB
     window_bytes: int = 8 * MIB
     max_message_bytes: int = 512 * MIB
     most_open_messages: int = 256
     first_timeout_s: float = 1.0
     shortest_timeout_s: float = 0.2
     longest_timeout_s: float = 5.0
+    ack_delay_s: float = 0.02
     idle_s: float = 900.0
 
     def __post_init__(self) -> None:
@@ -37,6 +38,8 @@ class Limits:
             raise BadSetting(
                 "timeouts", self, "0 < shortest_timeout_s <= first_timeout_s <= longest_timeout_s"
             )
+        if not 0 <= self.ack_delay_s <= self.shortest_timeout_s / 2:
+            raise BadSetting("ack_delay_s", self.ack_delay_s, "from 0 to half of shortest_timeout_s")
         if self.idle_s <= self.longest_timeout_s:
             raise BadSetting("idle_s", self.idle_s, f"more than longest_timeout_s, {self.longest_timeout_s}")
 

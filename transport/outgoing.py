@@ -12,11 +12,10 @@ into a queue that is only slow.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veilsum.transport.datagrams import NO_LIFE, Chunk, Head, Holdings, Probe, chunk_count
@@ -66,7 +65,6 @@ class Message:
     arrived: int = 0
     flying: int = 0
     packed: int = 0
-    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     @property
     def total(self) -> int:
@@ -82,13 +80,10 @@ class Message:
         return (waiting & -waiting).bit_length() - 1 if waiting else None
 
     def body(self, index: int) -> Buffer:
-        """The data of one chunk; first packings come in order, so the digest is ready for the last."""
+        """The data of one chunk; first packings come in order."""
+        self.packed = max(self.packed, index + 1)
         start = index * self.chunk_size
-        data = self.payload.slice(start, min(self.chunk_size, self.total - start))
-        if index == self.packed:
-            self.digest.update(data)
-            self.packed += 1
-        return b"".join((data, self.digest.digest())) if index == self.count - 1 else data
+        return self.payload.slice(start, min(self.chunk_size, self.total - start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +245,7 @@ class Outgoing:
             self._anything_arrived = True
             self._round_trip.backoff = 0
             self._allowance = min(self._allowance + progress, self._limits.window_bytes)
-        self._timer = now + self._round_trip.timeout()
+        self._timer = now + self._round_trip.timeout() if self._flights else None
         return self._settle(holdings)
 
     def _settle(self, holdings: Holdings) -> list[tuple[int, TransportError | None]]:
