@@ -1,0 +1,139 @@
+"""Everything a table of machines stands on: keys, roster, parameters, and marked inputs.
+
+Inputs are marked: party number j adds 1 in slot j of its vector, and the other slots hold numbers that
+depend on the party and the round. A contribution that is lost, counted twice or mixed with another round's
+shows in the sum at once, and says whose it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.events import LocalResult, Model
+from veilsum.protocol.fixedpoint import plan
+from veilsum.protocol.graph_policy import parse_graph
+from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
+from veilsum.protocol.keys import Identity, Role
+from veilsum.protocol.parameters import Parameters, Timing
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.schemes.interface import Scheme, find_scheme
+from veilsum.protocol.signing import SigningKey
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.learner import apply_update
+from veilsum.simulations.keypool import simulation_rsa_key
+
+CLIP = 8.0
+MAX_WEIGHT = 1000
+
+
+class TableLearner(Protocol):
+    """The local work of all parties of a table: a pure function, so that a repeated attempt repeats it."""
+
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+        ...
+
+
+@dataclass(frozen=True)
+class MarkedLearner:
+    """Party j has 1 in slot j, 0 in the slots of the others, and its own numbers in the rest."""
+
+    parties: tuple[PartyId, ...]
+    dimension: int
+    max_weight: int = MAX_WEIGHT
+
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+        digest = hashlib.sha256(f"{party}/{round}".encode()).digest()
+        payload = np.random.default_rng(list(digest)).uniform(-CLIP, CLIP, self.dimension).astype(np.float32)
+        payload[: len(self.parties)] = 0
+        payload[self.parties.index(party)] = 1
+        return LocalResult(payload, 1 + int.from_bytes(digest[:4], "big") % self.max_weight)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What all parties of a table agree on, and the private keys of each."""
+
+    scheme: Scheme
+    parameters: Parameters
+    timing: Timing
+    rounds: int
+    identities: dict[PartyId, Identity] = dataclasses.field(repr=False)
+    roster: Roster = dataclasses.field(repr=False)
+    learner: TableLearner = dataclasses.field(repr=False)
+    entropy: SeededEntropy = dataclasses.field(repr=False)
+
+    @property
+    def participants(self) -> tuple[PartyId, ...]:
+        return self.roster.participants
+
+    @property
+    def initial_model(self) -> Model:
+        return np.zeros(self.parameters.dimension, dtype=np.float32)
+
+    def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
+        return apply_update(model, mean, "model", learning_rate=1.0)
+
+
+def found_federation(
+    scheme: str,
+    parties: int | Sequence[str],
+    *,
+    dimension: int | None,
+    rounds: int,
+    seed: int,
+    bits: int,
+    timing: Timing | None,
+    learner: TableLearner | None,
+    **parameters: Any,
+) -> Federation:
+    """Keys and parameters from a seed; `parameters` are fields of `Parameters`, a graph may be its text."""
+    found = find_scheme(scheme)
+    names = _party_names(parties)
+    if dimension is None:
+        dimension = len(names) + 3
+    if learner is None and dimension < len(names):
+        raise ParameterError([f"{len(names)} markers need a dimension of at least that, not {dimension}"])
+    parameters.setdefault("min_parties", min(3, len(names)))
+    if isinstance(parameters.get("graph"), str):
+        parameters["graph"] = parse_graph(parameters["graph"])
+    entropy = SeededEntropy(seed)
+    identities = {
+        name: Identity(
+            name,
+            found.participant_role,
+            SigningKey.generate(entropy.for_party(f"identity of {name}")),
+            simulation_rsa_key(index) if found.needs_rsa else None,
+        )
+        for index, name in enumerate(names)
+    }
+    signing = SigningKey.generate(entropy.for_party(f"identity of {SERVER}"))
+    identities[SERVER] = Identity(SERVER, Role.SERVER, signing)
+    return Federation(
+        scheme=found,
+        parameters=Parameters(
+            scheme, plan(len(names), MAX_WEIGHT, CLIP, bits).encoding, dimension, **parameters
+        ),
+        timing=timing or Timing(),
+        rounds=rounds,
+        identities=identities,
+        roster=Roster(1, tuple(identity.public for identity in identities.values())),
+        learner=learner or MarkedLearner(names, dimension),
+        entropy=entropy,
+    )
+
+
+def _party_names(parties: int | Sequence[str]) -> tuple[PartyId, ...]:
+    if not isinstance(parties, int):
+        return tuple(sorted(map(require_party_id, parties)))
+    if parties < 1:
+        raise ParameterError([f"a table seats at least one participant, not {parties}"])
+    digits = len(str(parties - 1))
+    return tuple(PartyId(f"p{index:0{digits}d}") for index in range(parties))

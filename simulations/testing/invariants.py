@@ -1,0 +1,188 @@
+"""The invariants that hold after every step of every run, whatever is delivered, lost or forged.
+
+    I1  the opened ring sum is the integer sum over the agreed set, bit for bit
+    I2  marker slots are 0 or the party's own mark, and mark exactly the agreed set
+    I3  all who finish a round report the same set and the same model
+    I4  a holder releases one kind of share for one party, in one attempt of a round; nobody can rebuild both
+    I5  a mask key is used in one attempt only, once by each job, and an attempt has one upload of each party
+    I6  committed rounds never regress
+    I7  every wait has a deadline that lies ahead, and whoever ends says how
+
+What a party did that the test itself made lie is not held against it; what its lies made others do is.
+A liar's own vector cannot be told from an honest one where it travels in the clear: there the sum of a set
+with a liar in it is left out of I1 and I2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from veilsum.protocol.events import RoundCommitted
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.messages import kind_of
+from veilsum.protocol.shares import ReleasedShares, ShareKind
+from veilsum.simulations.testing.federation import MarkedLearner
+from veilsum.simulations.testing.reference import Reference
+from veilsum.simulations.testing.table import FINISHING, Table
+
+_FLOAT32_ROUNDING = 2.0**-23
+
+
+class InvariantViolated(AssertionError):
+    """An invariant does not hold; `name` says which."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {detail}")
+
+
+def check_invariants(table: Table) -> None:
+    """Raise `InvariantViolated` at the first invariant that does not hold."""
+    for violation in _violations(table):
+        raise violation
+
+
+def _violations(table: Table) -> Iterator[InvariantViolated]:
+    reference = Reference(table.federation.parameters, table.inputs)
+    for party, commit in table.journal.commits:
+        if commit.total is not None or commit.model is not None:
+            yield from _sum_violations(table, reference, party, commit)
+    difference = reference.differs(table.journal.commits)
+    if difference:
+        yield InvariantViolated("I3", difference)
+    yield from _share_violations(table)
+    yield from _key_violations(table)
+    yield from _upload_violations(table)
+    yield from _order_violations(table)
+    yield from _waiting_violations(table)
+
+
+def _sum_violations(
+    table: Table, reference: Reference, party: PartyId, commit: RoundCommitted
+) -> Iterator[InvariantViolated]:
+    if table.liars & set(commit.members) and not table.federation.scheme.exact:
+        return
+    where = f"round {commit.round} at {party} over {', '.join(commit.members)}"
+    untrained = [name for name in commit.members if (name, commit.round) not in table.inputs]
+    if untrained:
+        yield InvariantViolated("I1", f"{where}: {untrained[0]} never trained")
+        return
+    if commit.total is not None:
+        found = [int(word) for word in commit.total]
+        yield from _marker_violations(table, reference, commit, found, where)
+        if found != reference.total(commit.members, commit.round):
+            yield InvariantViolated("I1", f"{where}: the ring sum is not the sum of the inputs")
+    if commit.model is not None:
+        expected = np.array(reference.mean(commit.members, commit.round))
+        encoding, count = table.federation.parameters.encoding, len(commit.members)
+        samples = sum(table.inputs[name, commit.round].samples for name in commit.members) / count
+        bound = encoding.worst_case_error(samples, count) + np.abs(expected) * _FLOAT32_ROUNDING
+        if not (np.abs(commit.model - expected) <= bound).all():
+            yield InvariantViolated("I1", f"{where}: the model is not the mean of the inputs")
+
+
+def _marker_violations(
+    table: Table, reference: Reference, commit: RoundCommitted, found: list[int], where: str
+) -> Iterator[InvariantViolated]:
+    if not isinstance(table.federation.learner, MarkedLearner):
+        return
+    for slot, name in enumerate(table.participants):
+        own = reference.words(name, commit.round)[slot] if name in commit.members else 0
+        if found[slot] != own:
+            expected = "in" if name in commit.members else "not in"
+            yield InvariantViolated("I2", f"{where}: {name} is {expected} the set, its slot says otherwise")
+
+
+def _share_violations(table: Table) -> Iterator[InvariantViolated]:
+    kinds: dict[tuple[PartyId, int, PartyId], set[ShareKind]] = defaultdict(set)
+    attempts: dict[tuple[PartyId, int], set[tuple[bytes, int]]] = defaultdict(set)
+    holders: dict[tuple[bytes, int, int, PartyId, ShareKind], set[PartyId]] = defaultdict(set)
+    for flight in table.journal.sent:
+        if not isinstance(flight.message, ReleasedShares):
+            continue
+        message, holder = flight.message, flight.sender
+        stamp = message.stamp
+        attempts[holder, stamp.round].add((stamp.session, stamp.attempt))
+        for kind, shares in (
+            (ShareKind.SELF_MASK, message.self_masks),
+            (ShareKind.MASKING_KEY, message.masking_keys),
+        ):
+            for target in shares:
+                kinds[holder, stamp.round, target].add(kind)
+                holders[stamp.session, stamp.round, stamp.attempt, target, kind].add(holder)
+    for (holder, round_number, target), released in kinds.items():
+        if len(released) > 1:
+            yield InvariantViolated(
+                "I4", f"{holder} released both kinds of share of {target} in round {round_number}"
+            )
+    for (holder, round_number), released_in in attempts.items():
+        if len(released_in) > 1:
+            yield InvariantViolated("I4", f"{holder} released shares in two attempts of round {round_number}")
+    yield from _rebuilt_violations(table, holders)
+
+
+def _rebuilt_violations(
+    table: Table, holders: dict[tuple[bytes, int, int, PartyId, ShareKind], set[PartyId]]
+) -> Iterator[InvariantViolated]:
+    """Some holders gave one kind, others the other: as long as one kind stays below its threshold, nothing opens."""
+    threshold = table.federation.parameters.threshold_of(len(table.participants))
+    for (session, round_number, attempt, target, kind), who in list(holders.items()):
+        others = holders.get((session, round_number, attempt, target, ShareKind.MASKING_KEY), set())
+        if kind is ShareKind.SELF_MASK and min(len(who), len(others)) >= threshold:
+            yield InvariantViolated(
+                "I4", f"both secrets of {target} can be rebuilt in round {round_number}.{attempt}"
+            )
+
+
+def _key_violations(table: Table) -> Iterator[InvariantViolated]:
+    attempts: dict[bytes, tuple[bytes, int, int]] = {}
+    jobs: set[tuple[int, bytes]] = set()
+    for use in table.journal.key_uses:
+        attempt = (use.stamp.session, use.stamp.round, use.stamp.attempt)
+        if attempts.setdefault(use.key, attempt) != attempt:
+            yield InvariantViolated("I5", f"{use.party} uses a mask key of another attempt in {attempt[1:]}")
+        if (use.job, use.key) in jobs:
+            yield InvariantViolated("I5", f"{use.party} uses one mask key twice in one vector")
+        jobs.add((use.job, use.key))
+
+
+def _upload_violations(table: Table) -> Iterator[InvariantViolated]:
+    length = table.federation.parameters.vector_length
+    uploads: dict[tuple[PartyId, str, bytes, int, int], bytes] = {}
+    for flight in table.journal.sent:
+        vector = getattr(flight.message, "vector", None)
+        if flight.receiver != SERVER or not isinstance(vector, np.ndarray) or len(vector) != length:
+            continue
+        stamp = flight.message.stamp
+        which = (flight.sender, kind_of(flight.message), stamp.session, stamp.round, stamp.attempt)
+        if uploads.setdefault(which, vector.tobytes()) != vector.tobytes():
+            yield InvariantViolated(
+                "I5", f"{flight.sender} uploads two vectors in {stamp.round}.{stamp.attempt}"
+            )
+
+
+def _order_violations(table: Table) -> Iterator[InvariantViolated]:
+    newest: dict[PartyId, int] = {}
+    for party, commit in table.journal.commits:
+        if commit.round <= newest.get(party, -1):
+            yield InvariantViolated("I6", f"{party} commits round {commit.round} after round {newest[party]}")
+        newest[party] = commit.round
+
+
+def _waiting_violations(table: Table) -> Iterator[InvariantViolated]:
+    busy = {job.party for job in table.jobs}
+    timing = table.federation.timing
+    longest = max(timing.patience_s, timing.training_s + timing.phase_s, 2 * timing.phase_s)
+    for name in table.present:
+        machine = table.machines[name]
+        deadline = machine.next_deadline()
+        if machine.phase in FINISHING:
+            if deadline is not None or name not in table.journal.endings:
+                yield InvariantViolated("I7", f"{name} ended without a word, or still waits for something")
+        elif deadline is None and name not in busy:
+            yield InvariantViolated("I7", f"{name} is {machine.phase.value} without a deadline")
+        elif deadline is not None and not table.now <= deadline <= table.now + longest:
+            yield InvariantViolated("I7", f"{name} waits until {deadline:g} s, now is {table.now:g} s")

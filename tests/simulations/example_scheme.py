@@ -1,0 +1,184 @@
+"""A third-party scheme, outside the package: `ballot`, a sum under masks that cancel only if everyone votes.
+
+Every pair of clients derives one mask stream from the keys of their hellos; the lower name adds it, the
+higher subtracts it. The server can open the sum over all members of the session and no other. It is the
+smallest useful secure sum: no shares, no survivor lists, and one missing vote ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
+from veilsum.protocol.events import DecisionMade, Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.masking import mask_upload, pair_mask_key
+from veilsum.protocol.messages import Message, Stamp, Tensor, message
+from veilsum.protocol.parameters import Parameters
+from veilsum.protocol.ring import RingVector
+from veilsum.protocol.rounds import (
+    Committed,
+    Failed,
+    RoundMachine,
+    Seat,
+    ServerDesk,
+    failure_of,
+    handles,
+    outcome_of,
+    require_absent,
+    require_from_server,
+)
+from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
+from veilsum.protocol.session import RoundClosed, hash_model
+from veilsum.protocol.transitions import Phase, TransitionTable
+
+
+@message("ballot.vote")
+@dataclass(frozen=True, slots=True)
+class Vote(Message):
+    stamp: Stamp
+    vector: Tensor
+
+
+class UrnPhase(Phase):
+    COLLECTING = "collecting"
+    COUNTING = "counting"
+    CLOSED = "closed"
+
+
+class VoterPhase(Phase):
+    VOTING = "voting"
+    AWAITING_RESULT = "awaiting-result"
+    CLOSED = "closed"
+
+
+class Urn(RoundMachine):
+    table = TransitionTable(
+        "ballot server",
+        UrnPhase.COLLECTING,
+        {
+            (UrnPhase.COLLECTING, Vote): (UrnPhase.COLLECTING, UrnPhase.COUNTING),
+            (UrnPhase.COLLECTING, "deadline"): (UrnPhase.CLOSED,),
+            (UrnPhase.COUNTING, "work"): (UrnPhase.CLOSED,),
+        },
+    )
+
+    def __init__(self, desk: ServerDesk) -> None:
+        super().__init__(desk.stamp)
+        self._desk = desk
+        self._votes: dict[PartyId, RingVector] = {}
+
+    def start(self, now: float) -> list[Event]:
+        self.deadline = now + self._desk.timing.training_s + self._desk.timing.phase_s
+        return self._desk.open_round()
+
+    @handles(Vote)
+    def collect(self, sender: PartyId, vote: Vote, now: float) -> list[Event]:
+        parameters = self._desk.parameters
+        require_absent(sender, self._votes)
+        self._votes[sender] = parameters.encoding.ring.require(vote.vector, parameters.vector_length)
+        if len(self._votes) < len(self._desk.session.members):
+            return []
+        self.move(Vote, UrnPhase.COUNTING)
+        return [WorkRequested(self._count, self._counted, self._not_counted)]
+
+    def _count(self) -> tuple[RingVector, Model]:
+        parameters, model = self._desk.parameters, self._desk.model
+        assert model is not None
+        total = parameters.encoding.ring.zeros(parameters.vector_length)
+        for vote in self._votes.values():
+            total += vote
+        mean, _ = parameters.encoding.decode_mean(total, len(self._votes))
+        return total, self._desk.next_model(model, mean)
+
+    def _counted(self, counted: tuple[RingVector, Model], now: float) -> list[Event]:
+        total, model = counted
+        self.move("work", UrnPhase.CLOSED)
+        self.outcome = Committed(self._desk.session.members, model, hash_model(model), total)
+        return []
+
+    def _not_counted(self, error: ProtocolError, now: float) -> list[Event]:
+        return self.fail("work", UrnPhase.CLOSED, failure_of(error, repeatable=False))
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        missing = tuple(name for name in self._desk.session.members if name not in self._votes)
+        failed = Failed(AbortReason.MISSING_UPLOAD, missing[0], missing=missing, repeatable=False)
+        return self.fail("deadline", UrnPhase.CLOSED, failed)
+
+
+class Voter(RoundMachine):
+    table = TransitionTable(
+        "ballot client",
+        VoterPhase.VOTING,
+        {
+            (VoterPhase.VOTING, "work"): (VoterPhase.AWAITING_RESULT,),
+            **{
+                (phase, trigger): (VoterPhase.CLOSED,)
+                for phase in (VoterPhase.VOTING, VoterPhase.AWAITING_RESULT)
+                for trigger in (RoundClosed, "deadline")
+            },
+        },
+    )
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat.stamp)
+        self._seat = seat
+
+    def start(self, now: float) -> list[Event]:
+        self.deadline = now + self._seat.timing.patience_s
+        return self._seat.train(self._mask, now)
+
+    def _mask(self, trained: LocalResult, now: float) -> list[Event]:
+        return [WorkRequested(lambda: self._masked(trained), self._vote, self._seat.withdraw)]
+
+    def _masked(self, trained: LocalResult) -> RingVector:
+        seat, encoding = self._seat, self._seat.parameters.encoding
+        vector = encoding.encode(trained.payload, trained.samples)
+        others = [name for name in seat.session.members if name != seat.name]
+        keys = {
+            other: pair_mask_key(seat.box_key, seat.session.box_key_of(other), self.stamp, (seat.name, other))
+            for other in others
+        }
+        mask_upload(encoding.ring, vector, seat.name, keys)
+        return vector
+
+    def _vote(self, vector: RingVector, now: float) -> list[Event]:
+        """Once the vote is out its sum may be open: no other sum of this round may ever hold it."""
+        self.move("work", VoterPhase.AWAITING_RESULT, now + self._seat.timing.patience_s)
+        self._seat.record.spent_rounds.add(self.stamp.round)
+        spent = DecisionMade({"spent_round": self.stamp.round, "attempt": self.stamp.attempt})
+        return [spent, Send(SERVER, Vote(self.stamp, vector))]
+
+    @handles(RoundClosed)
+    def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        require_from_server(sender)
+        if closed.committed and closed.members != self._seat.session.members:
+            raise Rejection(AbortReason.SURVIVOR_LIST, "the sum of a ballot is over everyone")
+        self.move(RoundClosed, VoterPhase.CLOSED)
+        self.outcome = outcome_of(closed, self._seat.name)
+        return []
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self.fail("deadline", VoterPhase.CLOSED, Failed(AbortReason.TIMED_OUT, SERVER))
+
+
+@register
+class Ballot(Scheme):
+    name = "ballot"
+    learns = {
+        "server": "the sum over all members, and the global model",
+        "client": "the global model",
+        "broker": "who talks when, and how much",
+    }
+    drop_points = {"upload": Vote}
+    machines = {"ballot server": Urn, "ballot client": Voter}
+
+    def server_round(self, desk: ServerDesk) -> RoundMachine:
+        return Urn(desk)
+
+    def participant_round(self, seat: Seat) -> RoundMachine:
+        return Voter(seat)
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        yield from secure_sum_problems(parameters)
