@@ -1,1 +1,18 @@
-"""Server-side perturbation: clients compute on noisy parameters, the server recovers exact gradients."""
+"""Server-side perturbation: clients compute on noisy parameters, the server recovers exact gradients.
+
+One round, in calls. Server and clients have traced the same model: `plan = trace(model, example)`.
+
+    server   key = new_key(plan, settings, random);  send key.public and key.encrypt(parameters)
+    client   load_parameters(plan, module, perturbed)
+             squared error, or noise `scale`:  terms = client_terms(plan, module, public, inputs, targets)
+             cross entropy with an offset:     forward = run_forward(plan, module, public, inputs)
+                                               exchange = exchange_request(forward, random)
+    server                                     reply = answer(key, exchange.request, random)
+    client                                     softmax = conclude(public, exchange, reply)
+                                               terms = cross_entropy_terms(forward, softmax, targets)
+    server   require_terms(plan, key.public, terms);  aggregate every term with the clients' weights
+             found = recover(key, aggregate);  step with found.gradient;  settings = settings.adapted(found.condition)
+
+After training, `key.encrypt_state(state, inference=True)` is a model with true predictions and other weights.
+What all this hides, and what it does not, is in specs/perturbation.md.
+"""

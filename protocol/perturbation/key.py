@@ -11,8 +11,13 @@ A key is drawn afresh every round. With a fixed key the ratio of two rounds' wei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, floor, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
@@ -21,6 +26,8 @@ from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.public import KEY_ID_BYTES, PublicNoise
 from veilsum.protocol.perturbation.settings import NoiseSettings
 from veilsum.protocol.randomness import RandomBytes
+
+Array = NDArray[Any]
 
 _MAGNITUDES = (0.5, 1.5)
 
@@ -61,6 +68,15 @@ class NoiseKey:
         if not is_finite(perturbed):
             raise EncodingError("the model has parameters that are not finite")
         return perturbed
+
+    def encrypt_state(self, state: Mapping[str, ArrayLike], *, inference: bool = False) -> dict[str, Array]:
+        """The same for named tensors, each in its own precision; buffers pass unchanged."""
+        perturbed = self.plan.unflatten(self.encrypt(self.plan.flatten(state), inference=inference))
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        return {
+            name: perturbed[name].astype(array.dtype) if name in perturbed else array
+            for name, array in arrays.items()
+        }
 
 
 def new_key(plan: Plan, settings: NoiseSettings, random: RandomBytes) -> NoiseKey:

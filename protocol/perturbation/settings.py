@@ -55,6 +55,11 @@ class NoiseSettings:
     def has_offset(self) -> bool:
         return self.mode == "scale+offset"
 
+    @property
+    def fraction_bits(self) -> int:
+        """Enough for masked sums in Z_2^64: rounding is multiplied by up to gamma squared in recovery."""
+        return 40 if self.has_offset and self.gamma >= 10 else 32
+
     def require_fits(self, plan: Plan) -> None:
         """Check what depends on the model."""
         if problems := list(self._model_problems(plan)):

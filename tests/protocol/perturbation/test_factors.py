@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilsum.protocol.perturbation.factors import FactorSpace
@@ -16,6 +16,7 @@ ONE = torch.zeros((), dtype=torch.int64)
 pairs = st.tuples(st.integers(0, 7), st.integers(0, 7))
 
 
+@settings(deadline=None)
 @given(st.lists(pairs, max_size=12))
 def test_equations_without_products_are_union_find(equations: list[tuple[int, int]]) -> None:
     """Two identifiers have equal factors for all draws exactly when a chain of equations joins them."""
@@ -33,6 +34,7 @@ def test_equations_without_products_are_union_find(equations: list[tuple[int, in
             assert math.isclose(factors[left], factors[right]) == (right in groups[left])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(pairs, pairs), max_size=6))
 def test_equations_between_products_hold_for_every_draw(equations) -> None:
     space = FactorSpace()

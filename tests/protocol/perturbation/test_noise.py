@@ -10,7 +10,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -25,6 +25,9 @@ from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
+
+
+SMALL = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
 
 
 def entropy(seed: int):
@@ -105,10 +108,10 @@ def test_secrets_do_not_show_in_the_representation_of_a_key(plan: Plan) -> None:
     assert not any(str(gamma) in shown or f"{gamma:.4f}" in shown for gamma in key.gammas)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4), st.integers(0, 1000))
 def test_partitions_cover_all_groups_evenly_and_factors_keep_their_range(groups: int, seed: int) -> None:
-    plan = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
-    key = new_key(plan, NoiseSettings(groups=groups, gamma=2.0), entropy(seed))
+    key = new_key(SMALL, NoiseSettings(groups=groups, gamma=2.0), entropy(seed))
     sizes = np.bincount(key.public.partition, minlength=groups)
     assert sizes.sum() == 4
     assert sizes.max() - sizes.min() <= 1
@@ -140,13 +143,11 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
     inputs, _ = batch
     true = copy.deepcopy(model).double().eval()
     key = new_key(plan, NoiseSettings(), entropy(4))
-    export = {**true.state_dict()}
-    export |= {
-        k: torch.as_tensor(v)
-        for k, v in plan.unflatten(key.encrypt(plan.flatten(export), inference=True)).items()
-    }
+    export = key.encrypt_state(true.state_dict(), inference=True)
     protected = copy.deepcopy(true)
-    protected.load_state_dict(export)
+    protected.load_state_dict({name: torch.as_tensor(value) for name, value in export.items()})
+    assert list(export) == list(true.state_dict())
+    assert np.array_equal(export["1.running_var"], true[1].running_var.numpy())
     assert torch.allclose(protected(inputs.double()), true(inputs.double()), rtol=1e-12, atol=1e-12)
     assert not torch.allclose(protected[4].weight, true[4].weight)
 
@@ -178,14 +179,14 @@ def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(model
 def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan, batch) -> None:
     """From a gamma far too large the condition number is warned about, reaches its band and stays."""
     inputs, targets = batch
-    settings, seen = NoiseSettings(gamma=300.0), []
+    noise, seen = NoiseSettings(gamma=300.0), []
     for round_number in range(30):
-        key = new_key(plan, settings, entropy(100 + round_number))
+        key = new_key(plan, noise, entropy(100 + round_number))
         client = copy.deepcopy(model)
         load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
         found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
         seen.append(found)
-        settings = settings.adapted(found.condition)
+        noise = noise.adapted(found.condition)
     assert seen[0].condition > 1000
     assert "above 1000" in str(seen[0].warning)
     assert CONDITION_BAND[0] / 2 < np.median([found.condition for found in seen[-20:]]) < CONDITION_BAND[1]
@@ -193,8 +194,8 @@ def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan
 
 
 def test_the_offset_never_adapts_where_there_is_none() -> None:
-    settings = NoiseSettings(mode="scale")
-    assert settings.adapted(1e6) is settings
+    scale = NoiseSettings(mode="scale")
+    assert scale.adapted(1e6) is scale
     assert NoiseSettings(gamma=4.0).adapted(math.inf).gamma == 1.0
 
 
@@ -208,8 +209,7 @@ def test_each_kind_of_noise_names_its_leak_in_one_line(mode, loss) -> None:
 
 
 def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
-    other = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
-    key = new_key(other, NoiseSettings(), entropy(6))
+    key = new_key(SMALL, NoiseSettings(), entropy(6))
     with pytest.raises(Rejection) as caught:
         client_terms(plan, plan.model, key.public, *batch)
     assert caught.value.reason is AbortReason.WRONG_MODEL
@@ -232,3 +232,9 @@ def test_clients_refuse_empty_batches_infinite_inputs_and_foreign_buffers(plan: 
         client_terms(plan, plan.model, key.public, inputs, targets[:, :2])
     with pytest.raises(LocalProtocolError, match="class numbers below 4"):
         client_terms(plan, plan.model, key.public, inputs, torch.tensor([0, 1, 2, 3, 4]))
+
+
+def test_larger_offsets_ask_for_more_fractional_bits() -> None:
+    assert NoiseSettings().fraction_bits == 32
+    assert NoiseSettings(gamma=10.0).fraction_bits == 40
+    assert NoiseSettings(gamma=10.0, mode="scale").fraction_bits == 32
