@@ -33,7 +33,8 @@ AUTHORITY_KEY = "ca.key"
 CERTIFICATE = "server.pem"
 CERTIFICATE_KEY = "server.key"
 OBSERVER = "observer"
-"""The login of `veilsum status` and other onlookers: it reads what parties tell about themselves."""
+"""The login of `veilsum status` and other onlookers: it reads what parties tell about themselves, and can send
+no datagrams."""
 
 LARGEST_PACKET = 2 * MIB
 _SMALLEST_QUEUE = 64 * MIB
@@ -106,7 +107,7 @@ def access_list(federation_id: str, names: Iterable[str]) -> str:
     for name in sorted({*names, OBSERVER}):
         rules = topics.access_rules(name)
         if name == OBSERVER:
-            rules = tuple(rule for rule in rules if not rule.may_write)
+            rules = tuple(rule for rule in rules if not (rule.may_write and "/from/" in rule.pattern))
         blocks.append("\n".join([f"user {name}", *(rule.mosquitto() for rule in rules)]))
     return "\n\n".join(blocks) + "\n"
 

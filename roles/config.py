@@ -240,7 +240,9 @@ class FederationConfig:
             except Rejection as refusal:
                 yield refusal.detail
         for party in self.devices:
-            if party not in self.parties:
+            if party == "default":
+                yield "devices: a party called 'default' gets the common device; set device instead"
+            elif party not in self.parties:
                 yield f"devices: {party} is not one of the parties: {_some(self.parties)}"
 
     def _range_problems(self) -> Iterator[str]:

@@ -115,6 +115,7 @@ def require_workable(config: FederationConfig) -> None:
     problems.attempt(lambda: parse_split(config.split), None)
     problems.attempt(config.training_options, None)
     problems.attempt(config.task_options, None)
+    problems.attempt(lambda: _require_task_name(config.task), None)
     problems.attempt(lambda: build_parameters(config, 1), None)
     problems.raise_if_any()
 
@@ -145,6 +146,18 @@ def build_task_options(config: FederationConfig, data: Path | str | None) -> Tas
         model=config.model,
         loss=cast("Loss | None", config.loss),
     )
+
+
+def _require_task_name(name: str) -> None:
+    """Refuse a task that cannot exist, without loading its data or running its code."""
+    from veilsum.roles.learning.task import BUILT_IN, TASK_FORMS
+    from veilsum.roles.learning.vectors import VectorsTask
+
+    base, _, argument = name.partition(":")
+    if base == "vectors":
+        VectorsTask.parse(argument)
+    elif base not in BUILT_IN and not (base and argument):
+        raise ParameterError([f"unknown task {name!r}; allowed: {TASK_FORMS}"])
 
 
 def _maker(

@@ -1,0 +1,258 @@
+"""Making a federation: complete, private, never over something else; and changing who belongs to it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
+from veilsum.protocol.keys import Role
+from veilsum.roles import cli
+from veilsum.roles.brokerfiles import read_logins
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.enrolment import add_party, create_federation, create_party, evict_party, sign_again
+from veilsum.roles.federation import enter_federation, load_federation, require_complete
+from veilsum.roles.privatefiles import PrivateFileError
+from veilsum.roles.roster import RosterRefused
+
+NAMES = ("alice", "bob", "carol")
+CONFIG = FederationConfig(name="clinics", scheme="masked", parties=NAMES, task="digits", rounds=3)
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> Path:
+    create_federation(tmp_path / "fed", CONFIG)
+    return tmp_path / "fed"
+
+
+def edit(fed: Path, old: str, new: str) -> None:
+    path = fed / "federation.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_command_writes_a_complete_federation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fed = tmp_path / "fed"
+    command = ["init", str(fed), "--scheme", "ampc", "--parties", "3", "--task", "digits", "--rounds", "3"]
+    assert cli.main(command) == 0
+    printed = capsys.readouterr().out
+    loaded = load_federation(fed)
+    assert loaded.signed.organiser.fingerprint in printed
+    assert f"veilsum launch {fed}" in printed
+    assert (loaded.config.name, loaded.config.scheme, loaded.config.rounds) == ("fed", "ampc", 3)
+    assert loaded.roster.participants == ("p1", "p2", "p3")
+    assert all(loaded.roster.identity(name).rsa_public for name in loaded.roster.participants)
+    require_complete(loaded)
+    for name in ("server", "p1", "p2", "p3"):
+        entered, identity = enter_federation(fed / "federation.toml", loaded.key_folder(name))
+        assert (identity.name, entered.config) == (name, loaded.config)
+
+
+def test_what_is_secret_is_closed_to_others(fed: Path) -> None:
+    open_files = {
+        str(path.relative_to(fed))
+        for path in fed.rglob("*")
+        if path.is_file() and stat.S_IMODE(path.stat().st_mode) & 0o077
+    }
+    assert open_files == {
+        "federation.toml",
+        "roster.json",
+        "broker/mosquitto.conf",
+        "broker/ca.pem",
+        "broker/server.pem",
+    }
+    for folder in ("organiser", "keys", "keys/alice", "keys/server", "broker"):
+        assert stat.S_IMODE((fed / folder).stat().st_mode) == 0o700
+
+
+def test_no_secret_is_in_a_file_that_is_shared(fed: Path) -> None:
+    shared = b"".join((fed / name).read_bytes() for name in ("federation.toml", "roster.json"))
+    for folder in [*(fed / "keys").iterdir(), fed / "organiser"]:
+        if (folder / "identity.json").exists():
+            fields = json.loads((folder / "identity.json").read_text())
+            assert fields["signing_private"].encode() not in shared
+        if (folder / "broker-password").exists():
+            password = (folder / "broker-password").read_bytes().strip()
+            assert password not in shared
+            assert password not in (fed / "broker" / "passwords").read_bytes()
+
+
+def test_a_folder_with_anything_in_it_is_refused_and_left_alone(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(fed)
+    assert cli.main(["init", str(fed)]) == 2
+    assert f"{fed} is not empty" in capsys.readouterr().err
+    assert snapshot(fed) == before
+    assert cli.main(["init", str(fed / "federation.toml")]) == 2
+    assert "is a file" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_as_good_as_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "fed").mkdir()
+    create_federation(tmp_path / "fed", CONFIG)
+    load_federation(tmp_path / "fed")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--scheme", "nope"], "unknown scheme 'nope'"),
+        (["--parties", "2"], "min_parties 3 is more than the 2 parties"),
+        (["--parties", "a,b,observer"], "'observer' or 'organiser'"),
+        (["--task", "chess"], "unknown task 'chess'"),
+    ],
+)
+def test_a_federation_that_cannot_work_leaves_nothing_behind(
+    flags: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path / "fed"), *flags]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "fed").exists()
+
+
+def test_local_settings_may_be_edited_and_agreed_ones_only_with_a_signature(fed: Path) -> None:
+    edit(fed, "rounds = 3", "rounds = 30")
+    edit(fed, 'host = "localhost"', 'host = "broker.example.org"')
+    assert load_federation(fed).config.rounds == 30
+    edit(fed, "clip = 8.0", "clip = 4.0")
+    for action in (load_federation, lambda path: enter_federation(path, fed / "keys" / "alice")):
+        with pytest.raises(RosterRefused) as caught:
+            action(fed)
+        assert caught.value.reason is AbortReason.WRONG_CONFIG
+        assert caught.value.path == fed / "federation.toml"
+        assert "clip is 4.0 here and 8.0 in the signed roster" in str(caught.value)
+    assert sign_again(fed, fed / "organiser").version == 2
+    assert load_federation(fed).config.clip == 4.0
+
+
+def test_an_evicted_party_is_refused_by_name_and_loses_its_login(fed: Path) -> None:
+    old_roster = (fed / "roster.json").read_bytes()
+    evict_party(fed, fed / "organiser", "bob")
+    loaded, _ = enter_federation(fed, fed / "keys" / "alice")
+    assert loaded.roster.participants == ("alice", "carol")
+    with pytest.raises(RosterRefused, match="bob was evicted in version 2"):
+        enter_federation(fed, fed / "keys" / "bob")
+    assert set(read_logins(fed / "broker")) == {"alice", "carol", "server", "observer"}
+    assert "user bob" not in (fed / "broker" / "acl").read_text()
+    (fed / "roster.json").write_bytes(old_roster)
+    with pytest.raises(RosterRefused, match="version 1, and version 2 was accepted before"):
+        enter_federation(fed, fed / "keys" / "alice")
+    with pytest.raises(Rejection, match="zoe is not in roster version 1"):
+        evict_party(fed, fed / "organiser", "zoe")
+
+
+def test_an_evicted_party_comes_back_with_new_keys_only(fed: Path, tmp_path: Path) -> None:
+    evict_party(fed, fed / "organiser", "bob")
+    create_party(tmp_path / "new-bob", "bob", Role.CLIENT)
+    signed = add_party(fed, fed / "organiser", tmp_path / "new-bob", None)
+    assert (signed.version, dict(signed.evicted)) == (3, {})
+    with pytest.raises(RosterRefused, match="bob is listed as"):
+        enter_federation(fed, fed / "keys" / "bob")
+
+
+def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fed, theirs = tmp_path / "fed", tmp_path / "theirs"
+    flags = ["--scheme", "masked", "--parties", "alice,bob,carol", "--no-keys"]
+    assert cli.main(["init", str(fed), *flags]) == 0
+    with pytest.raises(ParameterError, match="no server is enrolled"):
+        require_complete(load_federation(fed))
+    for name, role in [("server", "server"), *((name, "client") for name in NAMES)]:
+        assert cli.main(["keys", "new", name, "--role", role, "--out", str(theirs / name)]) == 0
+        sent = tmp_path / "post" / name
+        sent.mkdir(parents=True)
+        for file in ("identity.pub.json", "broker-login"):
+            (sent / file).write_bytes((theirs / name / file).read_bytes())
+        assert cli.main(["roster", "add", str(fed), str(sent / "identity.pub.json")]) == 0
+    loaded = load_federation(fed)
+    require_complete(loaded)
+    assert loaded.signed.version == 5
+    with pytest.raises(PrivateFileError, match="no organiser is trusted yet"):
+        enter_federation(fed, theirs / "alice")
+    capsys.readouterr()
+    pin = ["roster", "pin", str(fed), "--key", str(theirs / "alice"), "--fingerprint"]
+    assert cli.main([*pin, "0000-" * 7 + "0000"]) == 1
+    assert "it is signed by an organiser with fingerprint" in capsys.readouterr().err
+    assert cli.main([*pin, loaded.signed.organiser.fingerprint]) == 0
+    entered, identity = enter_federation(fed, theirs / "alice")
+    address = entered.broker_address("alice", theirs / "alice")
+    assert (identity.name, address.username, address.port) == ("alice", "alice", 8883)
+    assert address.password is not None and address.password not in repr(address)
+
+
+def test_what_does_not_fit_the_federation_is_not_enrolled(fed: Path, tmp_path: Path) -> None:
+    before = snapshot(fed)
+    for name, role, says in (
+        ("alice", Role.CLIENT, "alice is listed already"),
+        ("dora", Role.CLIENT, "dora is not among the parties of federation.toml"),
+    ):
+        create_party(tmp_path / name, name, role)
+        with pytest.raises((RosterRefused, ParameterError), match=says):
+            add_party(fed, fed / "organiser", tmp_path / name, None)
+    assert snapshot(fed) == before
+
+
+def test_a_role_that_the_scheme_does_not_know_is_not_enrolled(tmp_path: Path) -> None:
+    create_federation(tmp_path / "fed", FederationConfig(parties=NAMES), with_keys=False)
+    create_party(tmp_path / "alice", "alice", Role.CLIENT)
+    with pytest.raises(ParameterError, match="alice is a client, and scheme ampc wants a peer"):
+        add_party(tmp_path / "fed", tmp_path / "fed" / "organiser", tmp_path / "alice", None)
+
+
+def test_the_login_of_another_party_is_not_enrolled(tmp_path: Path) -> None:
+    create_federation(tmp_path / "fed", CONFIG, with_keys=False)
+    create_party(tmp_path / "alice", "alice", Role.CLIENT)
+    create_party(tmp_path / "bob", "bob", Role.CLIENT)
+    add = ["roster", "add", str(tmp_path / "fed"), str(tmp_path / "alice")]
+    assert cli.main([*add, "--login", str(tmp_path / "bob" / "broker-login")]) == 1
+    assert load_federation(tmp_path / "fed").signed.version == 1
+
+
+def test_another_organiser_cannot_sign_this_roster(fed: Path, tmp_path: Path) -> None:
+    assert (
+        cli.main(["keys", "new", "usurper", "--role", "organiser", "--out", str(tmp_path / "usurper")]) == 0
+    )
+    for folder in (tmp_path / "usurper", fed / "keys" / "server"):
+        with pytest.raises(RosterRefused, match="it belongs to <organiser organiser"):
+            sign_again(fed, folder)
+
+
+def test_the_server_is_called_server_and_nobody_else_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, role in (("server", "client"), ("alice", "server")):
+        assert cli.main(["keys", "new", name, "--role", role, "--out", str(tmp_path / name)]) == 2
+        assert "the server is the party named 'server', and no other" in capsys.readouterr().err
+    assert cli.main(["keys", "new", "Alice"]) == 2
+    assert "'Alice' is not a party name" in capsys.readouterr().err
+
+
+def test_show_lists_fingerprints_and_what_was_not_signed(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evict_party(fed, fed / "organiser", "bob")
+    edit(fed, "clip = 8.0", "clip = 4.0")
+    assert cli.main(["roster", "show", str(fed), "--json", "-"]) == 0
+    printed = capsys.readouterr()
+    figures = json.loads(printed.out)
+    assert (figures["version"], figures["evicted"]) == (2, {"bob": 2})
+    assert set(figures["identities"]) == {"alice", "carol", "server"}
+    assert figures["identities"]["alice"] in printed.err
+    assert "not signed: clip is 4.0 here and 8.0 in the signed roster" in printed.err
+
+
+def test_changing_the_roster_says_what_to_copy_where(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["roster", "evict", str(fed), "bob"]) == 0
+    assert f"copy {fed / 'roster.json'} to every machine" in capsys.readouterr().out
+    assert cli.main(["roster", "sign", str(fed)]) == 0
+    assert "signed: roster version 3" in capsys.readouterr().out

@@ -1,0 +1,271 @@
+"""The signed roster and the pins: only the organiser's word counts, and only its newest."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.keys import Identity, PublicIdentity, Role
+from veilsum.protocol.signing import SigningKey
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.pins import PIN_FILE, accept_roster, pin_organiser, read_pin
+from veilsum.roles.privatefiles import PrivateFileError
+from veilsum.roles.roster import (
+    RosterRefused,
+    SignedRoster,
+    load_roster,
+    read_roster,
+    sign_roster,
+    write_roster,
+)
+from veilsum.simulations.keypool import simulation_rsa_key
+
+AGREED = {"name": "fed", "clip": 8.0, "parties": ["alice", "bob"], "options": {}}
+
+
+def identity(name: str, role: Role, rsa_index: int | None = None) -> Identity:
+    rsa = None if rsa_index is None else simulation_rsa_key(rsa_index)
+    return Identity(PartyId(name), role, SigningKey.generate(SeededEntropy(f"{name}{role}".encode())), rsa)
+
+
+ORGANISER = identity("organiser", Role.ORGANISER)
+SERVER = identity("server", Role.SERVER)
+ALICE = identity("alice", Role.CLIENT)
+BOB = identity("bob", Role.CLIENT)
+EVERYBODY = (SERVER.public, ALICE.public, BOB.public)
+
+
+def roster(version: int = 1, identities: tuple[PublicIdentity, ...] = EVERYBODY, **more: Any) -> SignedRoster:
+    return sign_roster(ORGANISER, version, identities, AGREED, **more)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_roster(tmp_path / "roster.json", roster())
+    return tmp_path / "roster.json"
+
+
+@pytest.fixture
+def key_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "alice"
+    folder.mkdir(mode=0o700)
+    pin_organiser(folder, ORGANISER.public)
+    return folder
+
+
+def refused(action: Callable[[], object], path: Path, reason: AbortReason) -> str:
+    with pytest.raises(RosterRefused) as caught:
+        action()
+    assert (caught.value.path, caught.value.reason) == (path, reason)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_roster_reads_back_as_it_was_signed(path: Path) -> None:
+    signed = read_roster(path)
+    assert signed == roster()
+    assert signed.roster.identity("alice") == ALICE.public
+    assert signed.agreed == AGREED
+    assert load_roster(path, ORGANISER.signing.public) == signed
+
+
+def test_anybody_may_read_the_roster_and_a_new_one_takes_its_place_whole(path: Path) -> None:
+    write_roster(path, roster(2))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert read_roster(path).version == 2
+    assert [one.name for one in path.parent.iterdir()] == ["roster.json"]
+
+
+def _replace_key(document: dict[str, Any]) -> None:
+    document["identities"][0]["verify_key"] = base64.b64encode(BOB.signing.public[::-1]).decode()
+
+
+def _drop_party(document: dict[str, Any]) -> None:
+    document["identities"].pop()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(version=2),
+        lambda document: document["agreed"].update(clip=80.0),
+        lambda document: document["agreed"].update(extra=1),
+        lambda document: document["evicted"].update(alice=1),
+        lambda document: document["identities"][0].update(role="peer"),
+        lambda document: document["identities"][0].update(name="mallory"),
+        lambda document: document["organiser"].update(name="another"),
+        lambda document: document.update(signature=base64.b64encode(bytes(64)).decode()),
+        _replace_key,
+        _drop_party,
+    ],
+)
+def test_a_roster_changed_after_signing_is_refused(
+    path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterRefused) as caught:
+        read_roster(path)
+    assert caught.value.reason in (AbortReason.BAD_SIGNATURE, AbortReason.BAD_KEY)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "its format is not"),
+        (b'{"format": "veilsum roster", "format_version": 9}', "format version is 9"),
+        (b'{"format": "veilsum roster", "format_version": 1}', "its fields are not"),
+        (b'{"format": "a", "format": "veilsum roster"}', "a key appears twice"),
+        (b"[" * 100_000, "recursion"),
+        (b"\xff", "utf-8"),
+    ],
+)
+def test_a_file_that_is_no_roster_is_refused_with_what_is_wrong(
+    path: Path, content: bytes, says: str
+) -> None:
+    path.write_bytes(content)
+    assert says in refused(lambda: read_roster(path), path, AbortReason.BAD_ENCODING)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("version", True),
+        ("version", 0),
+        ("version", "1"),
+        ("identities", [{}]),
+        ("identities", {}),
+        ("evicted", []),
+        ("agreed", 3),
+        ("signature", "not base64!"),
+        ("signature", None),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_refused(path: Path, field: str, value: object) -> None:
+    document = {**json.loads(path.read_text()), field: value}
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterRefused):
+        read_roster(path)
+
+
+def test_a_missing_roster_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    missing = tmp_path / "roster.json"
+    assert "ask the organiser" in refused(lambda: read_roster(missing), missing, AbortReason.WRONG_ROSTER)
+
+
+def test_a_roster_of_another_organiser_is_refused(path: Path) -> None:
+    stranger = SigningKey.generate(SeededEntropy(9)).public
+    text = refused(lambda: load_roster(path, stranger), path, AbortReason.WRONG_ROSTER)
+    assert ORGANISER.fingerprint in text
+
+
+@pytest.mark.parametrize("signer", [SERVER, ALICE])
+def test_only_an_organiser_signs_rosters(signer: Identity) -> None:
+    with pytest.raises(LocalProtocolError, match="only an organiser signs rosters, never the server"):
+        sign_roster(signer, 1, EVERYBODY, AGREED)
+
+
+def test_the_organiser_is_no_party() -> None:
+    with pytest.raises(LocalProtocolError, match="cannot be a party"):
+        roster(identities=(ORGANISER.public,))
+    disguised = PublicIdentity(PartyId("carol"), Role.CLIENT, ORGANISER.signing.public)
+    with pytest.raises(LocalProtocolError, match="carol holds the organiser's role or key"):
+        roster(identities=(*EVERYBODY, disguised))
+
+
+def test_two_parties_with_one_key_are_refused() -> None:
+    twin = PublicIdentity(PartyId("carol"), Role.CLIENT, ALICE.signing.public)
+    with pytest.raises(ParameterError, match="alice and carol have the same key"):
+        roster(identities=(*EVERYBODY, twin))
+
+
+def test_keys_of_the_simulation_pool_are_neither_signed_nor_accepted(path: Path) -> None:
+    toy = identity("carol", Role.PEER, rsa_index=0).public
+    with pytest.raises(Rejection, match="carol"):
+        roster(identities=(*EVERYBODY, toy))
+    document = json.loads(path.read_text())
+    assert toy.rsa_public is not None
+    document["identities"][0]["rsa_public"] = base64.b64encode(toy.rsa_public).decode()
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterRefused):
+        read_roster(path)
+
+
+def test_the_enrolled_keys_are_admitted_and_no_others(path: Path) -> None:
+    signed = roster(2, (SERVER.public, ALICE.public), evicted={"bob": 2})
+    signed.require_enrolled(path, ALICE.public)
+    stranger = identity("carol", Role.CLIENT).public
+    new_keys = PublicIdentity(PartyId("alice"), Role.CLIENT, stranger.verify_key)
+    assert "bob was evicted in version 2" in refused(
+        lambda: signed.require_enrolled(path, BOB.public), path, AbortReason.UNKNOWN_PARTY
+    )
+    assert "carol is not in roster version 2" in refused(
+        lambda: signed.require_enrolled(path, stranger), path, AbortReason.UNKNOWN_PARTY
+    )
+    assert "alice is listed as" in refused(
+        lambda: signed.require_enrolled(path, new_keys), path, AbortReason.BAD_KEY
+    )
+
+
+def test_a_party_accepts_newer_rosters_and_never_an_older_one_again(path: Path, key_folder: Path) -> None:
+    accept_roster(path, key_folder)
+    write_roster(path, roster(3))
+    assert accept_roster(path, key_folder).version == 3
+    assert accept_roster(path, key_folder).version == 3
+    write_roster(path, roster(2))
+    text = refused(lambda: accept_roster(path, key_folder), path, AbortReason.WRONG_ROSTER)
+    assert "version 2, and version 3 was accepted before" in text
+    assert read_pin(key_folder).version == 3
+
+
+def test_two_rosters_under_one_version_are_refused(path: Path, key_folder: Path) -> None:
+    accept_roster(path, key_folder)
+    write_roster(path, roster(1, (SERVER.public, ALICE.public)))
+    refused(lambda: accept_roster(path, key_folder), path, AbortReason.EQUIVOCATION)
+
+
+def test_a_roster_of_an_organiser_who_is_not_pinned_leaves_the_pin_alone(
+    path: Path, key_folder: Path
+) -> None:
+    before = (key_folder / PIN_FILE).read_bytes()
+    usurper = Identity(PartyId("organiser"), Role.ORGANISER, SigningKey.generate(SeededEntropy(3)))
+    write_roster(path, sign_roster(usurper, 7, EVERYBODY, AGREED))
+    refused(lambda: accept_roster(path, key_folder), path, AbortReason.WRONG_ROSTER)
+    assert (key_folder / PIN_FILE).read_bytes() == before
+    with pytest.raises(PrivateFileError, match="pins another organiser"):
+        pin_organiser(key_folder, usurper.public)
+    pin_organiser(key_folder, ORGANISER.public)
+
+
+def test_a_pin_is_private_and_damage_to_it_is_noticed(path: Path, key_folder: Path) -> None:
+    pin = key_folder / PIN_FILE
+    assert stat.S_IMODE(pin.stat().st_mode) == 0o600
+    pin.chmod(0o644)
+    with pytest.raises(PrivateFileError, match="chmod 600"):
+        accept_roster(path, key_folder)
+    pin.chmod(0o600)
+    for content in (b"", b"{}", b'{"format": "veilsum roster pin", "format_version": 2}', b"[]"):
+        pin.write_bytes(content)
+        with pytest.raises(PrivateFileError, match="is corrupt"):
+            accept_roster(path, key_folder)
+    pin.unlink()
+    with pytest.raises(PrivateFileError, match="no organiser is trusted yet: compare"):
+        accept_roster(path, key_folder)
+
+
+def test_federations_are_kept_apart_by_organiser_and_name() -> None:
+    other_name = sign_roster(ORGANISER, 1, EVERYBODY, {**AGREED, "name": "other"})
+    other_organiser = Identity(PartyId("organiser"), Role.ORGANISER, SigningKey.generate(SeededEntropy(3)))
+    other = sign_roster(other_organiser, 1, EVERYBODY, AGREED)
+    assert len({one.federation_id for one in (roster(), other_name, other)}) == 3
+    assert roster(2).federation_id == roster().federation_id
