@@ -149,7 +149,8 @@ class CollectingParticipant(RoundMachine):
     @handles(SurvivorList)
     def consider_survivors(self, sender: PartyId, message: SurvivorList, now: float) -> list[Event]:
         require_from_server(sender)
-        assert self._check is not None
+        if self._check is None:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a survivor list, and nothing can be recovered")
         warnings = self._check.accept(message)
         if self._seat.parameters.threat is Threat.LYING or self.votes_when_semi_honest:
             self.move(SurvivorList, _P.VOTING)

@@ -255,6 +255,7 @@ class AmpcPeer(CollectingParticipant):
 
     @handles(ResultDigest)
     def note_digest(self, sender: PartyId, message: ResultDigest, now: float) -> list[Event]:
+        self._seat.session.require_member(sender)
         require_absent(sender, self._digests)
         if self._survivors and sender not in self._survivors:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a digest of a party that is not in the sum")

@@ -209,6 +209,7 @@ class EpochSetup(RoundMachine):
 
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
+        self._seat.session.require_member(sender)
         require_absent(sender, self._held)
         if message.rounds_done != self._newest:
             raise Rejection(
@@ -245,6 +246,7 @@ class EpochSetup(RoundMachine):
 
     @handles(ModelWanted)
     def answer_want(self, sender: PartyId, message: ModelWanted, now: float) -> list[Event]:
+        self._seat.session.require_member(sender)
         if sender in self._up_to_date or self._behind:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{sender} does not need our model")
         require_absent(sender, self._wanting)
