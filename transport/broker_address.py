@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 MqttVersion: TypeAlias = Literal["auto", "3.1.1", "5"]
 
 
+class _TidySocket(ssl.SSLSocket):
+    """A socket that does not stay open when the handshake fails."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
 @dataclass(frozen=True, slots=True)
 class Tls:
     """Whom to trust as a broker, and optionally who we are; without `ca`, the authorities of this machine."""
@@ -29,6 +40,7 @@ class Tls:
                 context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
             raise BadSetting("tls", self, f"readable PEM files are needed ({error})") from error
+        context.sslsocket_class = _TidySocket
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 

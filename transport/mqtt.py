@@ -17,7 +17,7 @@ import random
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import aiomqtt
@@ -45,6 +45,8 @@ GUESSING_S = 3.0
 KEEPALIVE_S = 20
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
+LASTING_S = 2.0
+MOST_SHORT_LIVED = 5
 LARGEST_ACCEPTED = 2 * MIB
 """Datagrams beyond this were not made by our framing and are ignored."""
 LARGEST_STATUS = 64 * KIB
@@ -104,6 +106,7 @@ class MqttLink:
         self._answer_within_s = GUESSING_S if broker.version == "auto" else TIMEOUT_S
         self._client: _Client | None = None
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue(MOST_WAITING)
+        self._publishing: set[asyncio.Task[None]] = set()
         self._statuses: asyncio.Queue[Datagram] | None = None
         self._connected_before = False
         self._ever_connected = asyncio.Event()
@@ -161,7 +164,7 @@ class MqttLink:
             raise TooLarge("status", len(status), LARGEST_STATUS, "the limit of a status")
         await self._publish(self._topics.status(self._address), status)
 
-    async def statuses(self) -> AsyncIterator[Datagram]:
+    async def statuses(self) -> AsyncGenerator[Datagram, None]:
         """What parties tell about themselves, from now on; the names are hints."""
         self._statuses = asyncio.Queue(MOST_WAITING)
         if self._client is not None:
@@ -171,12 +174,19 @@ class MqttLink:
             yield await self._statuses.get()
 
     async def _publish(self, topic: str, payload: bytes, qos: int = 0) -> None:
-        client = self._client
-        if client is None:
+        """Publish unless the connection is down or goes down meanwhile, which aiomqtt would not notice."""
+        if self._client is None:
             return
+        task = asyncio.ensure_future(self._client.publish(topic, payload, qos=qos, timeout=TIMEOUT_S))
+        self._publishing.add(task)
         try:
-            await client.publish(topic, payload, qos=qos, timeout=TIMEOUT_S)
-        except aiomqtt.MqttError as error:
+            await asyncio.wait([task])
+        finally:
+            self._publishing.discard(task)
+            task.cancel()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, aiomqtt.MqttError):
+                raise error
             _logger.info("datagram to %s not sent: %s", topic, error)
 
     async def _stop(self) -> None:
@@ -185,24 +195,37 @@ class MqttLink:
             await asyncio.wait([self._task])
 
     async def _stay_connected(self) -> None:
-        pause_s = FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
+        pause_s, short_lived = FIRST_PAUSE_S, 0
         while True:
-            connecting = True
+            connected_at = None
             try:
                 async with self._new_client() as client:
-                    connecting = False
+                    connected_at = loop.time()
                     await self._subscribe(client)
-                    pause_s = FIRST_PAUSE_S
                     await self._announce(client)
                     await self._read(client)
             except aiomqtt.MqttError as error:
                 self._last_trouble = str(error) or "the broker closed the connection"
                 _logger.info("connection of %s to %s: %s", self._address, self._broker, self._last_trouble)
-                self._raise_if_final(error, connecting)
+                self._raise_if_final(error, connecting=connected_at is None)
             finally:
                 self._client = None
+                for task in self._publishing:
+                    task.cancel()
+            if connected_at is not None:
+                lasted = loop.time() - connected_at >= LASTING_S
+                pause_s, short_lived = (FIRST_PAUSE_S, 0) if lasted else (pause_s, short_lived + 1)
+            if short_lived == MOST_SHORT_LIVED:
+                raise BrokerRefused(str(self._broker), self._why_connections_break())
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnections
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _why_connections_break(self) -> str:
+        return (
+            f"it closed {MOST_SHORT_LIVED} connections in a row soon after accepting them: "
+            f"another process may be running as {self._address}, or our datagrams exceed its packet limit"
+        )
 
     def _new_client(self) -> _Client:
         speaks_5 = self._protocol is _V5
@@ -314,7 +337,7 @@ class MqttTransport(FramedTransport):
         """Tell everybody who listens how we are; at most once, kept by nobody."""
         await self._mqtt.publish_status(status)
 
-    def statuses(self) -> AsyncIterator[Datagram]:
+    def statuses(self) -> AsyncGenerator[Datagram, None]:
         """What parties tell about themselves, from now on; the names are hints."""
         return self._mqtt.statuses()
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import make_certificates
 from veilsum.transport.broker_address import BrokerAddress, MqttVersion, Tls
+from veilsum.transport.topics import Topics
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 START_S = 10.0
@@ -117,3 +119,28 @@ def any_broker(folder: Path) -> BrokerProcess:
         return mosquitto(folder)
     sys.stderr.write("\nmosquitto is not installed: these tests run on the embedded broker\n")
     return embedded(folder)
+
+
+def guarded_mosquitto(folder: Path, federation: str, passwords: dict[str, str]) -> BrokerProcess:
+    """A mosquitto with TLS from a private authority, passwords, and the access rules of a federation."""
+    make_certificates(folder)
+    tool = shutil.which("mosquitto_passwd")
+    assert tool is not None, "mosquitto_passwd comes with mosquitto"
+    password_file, access_file = folder / "passwords", folder / "access"
+    password_file.touch(mode=0o600)
+    topics = Topics(federation)
+    lines: list[str] = []
+    for name, password in passwords.items():
+        subprocess.run([tool, "-b", str(password_file), name, password], check=True, capture_output=True)
+        lines += [f"user {name}", *(rule.mosquitto() for rule in topics.access_rules(name))]
+    access_file.touch(mode=0o600)
+    access_file.write_text("\n".join(lines) + "\n")
+    listener = [
+        f"cafile {folder / 'ca.pem'}",
+        f"certfile {folder / 'broker.pem'}",
+        f"keyfile {folder / 'broker.key'}",
+        "allow_anonymous false",
+        f"password_file {password_file}",
+        f"acl_file {access_file}",
+    ]
+    return mosquitto(folder, listener=listener)
