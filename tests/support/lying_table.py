@@ -201,17 +201,17 @@ class LyingTable:
         return self
 
     def until(self, kind: type[Message], receiver: str | None = None, sender: str | None = None) -> Flight:
-        """Run until such a message is next on the wire; it stays there."""
+        """Run until such a message is the next of its sender to its receiver; it stays on the wire."""
         if not self._started:
             self.start()
         while True:
+            links = set()
             for flight in self.wire:
-                if (
-                    isinstance(flight.message, kind)
-                    and receiver in (None, flight.receiver)
-                    and sender in (None, flight.sender)
-                ):
+                wanted = receiver in (None, flight.receiver) and sender in (None, flight.sender)
+                link = (flight.sender, flight.receiver)
+                if wanted and isinstance(flight.message, kind) and link not in links:
                     return flight
+                links.add(link)
             if self.wire:
                 self.step()
             else:
