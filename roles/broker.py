@@ -66,6 +66,8 @@ async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
+    # The files are read on every request, so there is nothing to do when we are told to read them again.
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
     broker = Broker(settings)
     await broker.start()
     try:

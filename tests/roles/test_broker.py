@@ -51,6 +51,19 @@ def fed(tmp_path: Path) -> LoadedFederation:
     return load_federation(tmp_path / "fed")
 
 
+@pytest.fixture(scope="module", params=BOTH_BROKERS)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LoadedFederation]:
+    """A federation whose broker runs, for tests that change nothing."""
+    config = FederationConfig(scheme="masked", parties=("alice", "bob", "carol"), broker_port=free_port())
+    folder = tmp_path_factory.mktemp("served") / "fed"
+    create_federation(folder, config)
+    loaded = load_federation(folder)
+    with running(loaded, *request.param):
+        yield loaded
+
+
 @contextmanager
 def running(fed: LoadedFederation, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The broker as a process of its own, and what it said when it was ready."""
@@ -90,32 +103,31 @@ async def lets_in(address: BrokerAddress) -> bool:
         return False
 
 
-@pytest.mark.parametrize("flags", BOTH_BROKERS)
-def test_only_members_with_their_own_password_are_let_in(
-    fed: LoadedFederation, flags: tuple[str, ...]
-) -> None:
-    alice = fed.broker_address("alice", fed.key_folder("alice"))
-    bob = fed.broker_address("bob", fed.key_folder("bob"))
+def test_only_members_with_their_own_password_are_let_in(served: LoadedFederation) -> None:
+    alice = served.broker_address("alice", served.key_folder("alice"))
+    bob = served.broker_address("bob", served.key_folder("bob"))
 
     async def conversation() -> None:
         for name in ("alice", "bob", "carol", "server", "observer"):
-            assert await lets_in(fed.broker_address(name, fed.key_folder(name)))
+            assert await lets_in(served.broker_address(name, served.key_folder(name)))
         assert not await lets_in(replace(alice, password=bob.password))
         assert not await lets_in(replace(alice, username="mallory"))
         assert not await lets_in(replace(alice, username=None, password=None))
 
-    with running(fed, *flags):
-        asyncio.run(conversation())
+    asyncio.run(conversation())
 
 
-@pytest.mark.parametrize("flags", BOTH_BROKERS)
 def test_each_member_writes_under_its_own_name_and_reads_what_is_meant_for_it(
-    fed: LoadedFederation, flags: tuple[str, ...]
+    served: LoadedFederation,
 ) -> None:
-    topics = Topics(fed.federation_id)
+    topics = Topics(served.federation_id)
 
     async def conversation() -> None:
-        async with member(fed, "alice") as alice, member(fed, "bob") as bob, member(fed, "carol") as carol:
+        async with (
+            member(served, "alice") as alice,
+            member(served, "bob") as bob,
+            member(served, "carol") as carol,
+        ):
             await alice.subscribe(topics.all_datagrams("alice"))
             await alice.subscribe(topics.all_statuses())
             for wanted in ("#", f"veilsum/{topics.federation}/#", topics.all_datagrams("alice")):
@@ -128,12 +140,12 @@ def test_each_member_writes_under_its_own_name_and_reads_what_is_meant_for_it(
                 topics.status("carol"),
                 "veilsum/another/alice/from/bob",
             ):
-                await forge(fed, forged)
+                await forge(served, forged)
             await bob.publish(topics.datagrams("alice", "bob"), b"datagram", qos=1)
             await bob.publish(topics.status("bob"), b"status", qos=1)
             got = [await take(alice), await take(alice)]
             assert got == [(topics.datagrams("alice", "bob"), b"datagram"), (topics.status("bob"), b"status")]
-            await forge(fed, topics.datagrams("alice", "server"))
+            await forge(served, topics.datagrams("alice", "server"))
             await bob.publish(topics.datagrams("alice", "bob"), b"the last", qos=1)
             assert await take(alice) == (topics.datagrams("alice", "bob"), b"the last")
             # A greedy subscription gets what its owner may read, which is no datagram for somebody else.
@@ -144,8 +156,7 @@ def test_each_member_writes_under_its_own_name_and_reads_what_is_meant_for_it(
                 seen.append(await take(carol))
             assert {topic for topic, _ in seen} <= {topics.datagrams("carol", "bob"), topics.status("bob")}
 
-    with running(fed, *flags):
-        asyncio.run(conversation())
+    asyncio.run(conversation())
 
 
 async def forge(fed: LoadedFederation, topic: str) -> None:
@@ -170,8 +181,7 @@ def test_an_evicted_member_is_shut_out_once_the_broker_reads_its_files_again(
     with running(fed, *flags) as (process, _):
         assert asyncio.run(lets_in(bob))
         evict_party(fed.folder, fed.folder / "organiser", "bob")
-        if not flags:
-            process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
 
         async def until_shut_out() -> None:
             async with asyncio.timeout(WAIT_S):
@@ -182,25 +192,21 @@ def test_an_evicted_member_is_shut_out_once_the_broker_reads_its_files_again(
         assert asyncio.run(lets_in(fed.broker_address("alice", fed.key_folder("alice"))))
 
 
-@pytest.mark.parametrize("flags", BOTH_BROKERS)
-def test_the_broker_shows_a_certificate_of_the_federations_own_authority(
-    fed: LoadedFederation, flags: tuple[str, ...]
-) -> None:
-    port = fed.config.broker_port
-    with running(fed, *flags):
-        trusting = ssl.create_default_context(cafile=str(fed.folder / "broker" / "ca.pem"))
-        trusting.verify_flags |= ssl.VERIFY_X509_STRICT
-        for host in ("localhost", "127.0.0.1"):
-            with (
-                socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as plain,
-                trusting.wrap_socket(plain, server_hostname=host) as wrapped,
-            ):
-                assert wrapped.version() in ("TLSv1.2", "TLSv1.3")
+def test_the_broker_shows_a_certificate_of_the_federations_own_authority(served: LoadedFederation) -> None:
+    port = served.config.broker_port
+    trusting = ssl.create_default_context(cafile=str(served.folder / "broker" / "ca.pem"))
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    for host in ("localhost", "127.0.0.1"):
         with (
             socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as plain,
-            pytest.raises(ssl.SSLCertVerificationError),
+            trusting.wrap_socket(plain, server_hostname=host) as wrapped,
         ):
-            ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
+            assert wrapped.version() in ("TLSv1.2", "TLSv1.3")
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as plain,
+        pytest.raises(ssl.SSLCertVerificationError),
+    ):
+        ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
 
 
 @pytest.mark.parametrize("flags", BOTH_BROKERS)

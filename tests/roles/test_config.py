@@ -354,3 +354,11 @@ def test_the_page_about_the_file_names_every_table_key_and_default(repository: P
         if default is not None and setting.form not in (Form.NAMES, Form.SWITCH):
             assert f"`{default}`" in row
         assert ("yes" if setting.agreed else "local") in row
+
+
+def test_the_example_on_that_page_is_a_federation(repository: Path, tmp_path: Path) -> None:
+    page = (repository / "specs" / "federation-file.md").read_text(encoding="utf-8")
+    example = page.split("```toml\n")[1].split("```")[0]
+    config = FederationConfig.from_toml(written(tmp_path, example))
+    config.require_workable()
+    assert config.parties == ("amsterdam", "bern", "cork", "delft")
