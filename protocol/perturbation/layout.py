@@ -74,10 +74,13 @@ def require_terms(plan: Plan, public: PublicNoise, terms: Terms) -> None:
         raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")
     if terms.partition_digest != public.digest:
         raise Rejection(AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs")
-    require_vectors(term_sizes(plan, public), terms.vectors)
+    require_shapes(term_sizes(plan, public), terms.vectors)
+    for name, vector in terms.vectors.items():
+        if not is_finite(vector):
+            raise Rejection(AbortReason.BAD_VECTOR, f"term {name} has values that are not finite")
 
 
-def require_vectors(sizes: Mapping[str, int], vectors: Mapping[str, Vector]) -> None:
+def require_shapes(sizes: Mapping[str, int], vectors: Mapping[str, Vector]) -> None:
     if list(vectors) != list(sizes):
         raise Rejection(AbortReason.BAD_VECTOR, f"terms are {', '.join(vectors)}, not {', '.join(sizes)}")
     for name, size in sizes.items():
@@ -87,8 +90,6 @@ def require_vectors(sizes: Mapping[str, int], vectors: Mapping[str, Vector]) -> 
                 AbortReason.BAD_VECTOR,
                 f"term {name} is {vector.dtype} of shape {vector.shape}, not ({size},)",
             )
-        if not is_finite(vector):
-            raise Rejection(AbortReason.BAD_VECTOR, f"term {name} has values that are not finite")
 
 
 def is_finite(vector: Vector) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.errors import PrecisionLost
 from veilsum.protocol.perturbation.key import NoiseKey
@@ -34,7 +35,7 @@ from veilsum.protocol.perturbation.layout import (
     Vector,
     beta,
     psi,
-    require_vectors,
+    require_shapes,
     sigma,
     term_sizes,
 )
@@ -54,14 +55,15 @@ class Recovered:
 
 def recover(key: NoiseKey, aggregate: Mapping[str, Vector]) -> Recovered:
     """Undo the noise of one round. Raises `PrecisionLost` when nothing but rounding would come out."""
-    require_vectors(term_sizes(key.plan, key.public), aggregate)
+    require_shapes(term_sizes(key.plan, key.public), aggregate)
     gradient = aggregate[GRADIENT][:-1] * key.scale
-    norms = [_norm(gradient)]
+    norms = {GRADIENT: _norm(gradient)}
     for coefficient, name in _body_coefficients(key):
-        norms.append(_accumulate(key, gradient, coefficient, aggregate[name]))
+        norms[name] = _accumulate(key, gradient, coefficient, aggregate[name])
     if key.settings.has_offset:
-        norms.append(_correct_head(key, gradient, aggregate[HEAD]))
-    condition = _condition(norms, _norm(gradient))
+        norms[HEAD] = _correct_head(key, gradient, aggregate[HEAD])
+    _require_finite(norms)
+    condition = _condition(sum(norms.values()), _norm(gradient))
     _require_precision(key, condition)
     warning = None
     if condition > CONDITION_LIMIT:
@@ -138,8 +140,14 @@ def _norm(vector: Reals) -> float:
     return math.sqrt(float(vector @ vector))
 
 
-def _condition(norms: list[float], result: float) -> float:
-    total = sum(norms)
+def _require_finite(norms: Mapping[str, float]) -> None:
+    """A norm is finite exactly when the term is, up to values that no model survives."""
+    for name, norm in norms.items():
+        if not math.isfinite(norm):
+            raise Rejection(AbortReason.BAD_VECTOR, f"the aggregate of {name} is not finite")
+
+
+def _condition(total: float, result: float) -> float:
     if result == 0.0:
         return 1.0 if total == 0.0 else math.inf
     return total / result

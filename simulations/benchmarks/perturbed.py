@@ -16,6 +16,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,9 @@ class _Bench:
             self.reply = answer(self.key, self.exchange.request, os.urandom)
         terms = self.client()
         self.uploads = [_copied(terms) for _ in range(CLIENTS)]
-        self.gradients = [upload.vectors["gradient"][:-1].copy() for upload in self.uploads]
+        self.gradients = [
+            replace(upload, vectors={"gradient": upload.vectors["gradient"][:-1]}) for upload in self.uploads
+        ]
         self.uploaded = sum(vector.size for vector in terms.vectors.values())
         self.condition = recover(self.key, weighted_mean(self.uploads, [1.0] * CLIENTS)).condition
 
@@ -163,9 +166,7 @@ class _Bench:
         return cross_entropy_terms(forward, conclude(self.key.public, self.exchange, self.reply), self.labels)
 
     def plain_server(self) -> object:
-        mean = np.multiply(self.gradients[0], 1 / CLIENTS, dtype=np.float64)
-        for gradient in self.gradients[1:]:
-            mean += gradient * np.float64(1 / CLIENTS)
+        mean = weighted_mean(self.gradients, [1.0] * CLIENTS)["gradient"]
         return (self.true - LEARNING_RATE * mean).astype(np.float32)
 
     def perturb(self) -> object:

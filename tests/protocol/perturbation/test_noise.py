@@ -26,7 +26,6 @@ from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
 
-
 SMALL = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
 
 

@@ -129,8 +129,11 @@ def test_a_huge_but_finite_term_is_not_mistaken_for_an_infinite_one(plan, key, t
 
 
 def test_an_aggregate_is_checked_like_an_upload(key: NoiseKey, terms: Terms) -> None:
-    with pytest.raises(Rejection):
+    with pytest.raises(Rejection, match="term beta"):
         recover(key, {**terms.vectors, "beta": np.zeros(3)})
+    for name in ("gradient", "sigma.1", "beta", "head"):
+        with pytest.raises(Rejection, match=f"aggregate of {name} is not finite"):
+            recover(key, {**terms.vectors, name: terms.vectors[name] + np.nan})
 
 
 def test_a_client_that_computes_with_another_partition_is_noticed(plan: Plan, key: NoiseKey) -> None:
