@@ -53,12 +53,14 @@ class TransitionTable:
         return tuple(dict.fromkeys(trigger for _, trigger in self.moves if not isinstance(trigger, str)))
 
     def diagram(self) -> str:
-        """A mermaid state diagram."""
-        lines = ["stateDiagram-v2", f"    [*] --> {self.initial.value}"]
+        """A mermaid state diagram. Its names cannot hold a hyphen, so phases with one get an alias."""
+        lines = ["stateDiagram-v2"]
+        lines += [f'    state "{one.value}" as {_alias(one)}' for one in self.phases if "-" in one.value]
+        lines.append(f"    [*] --> {_alias(self.initial)}")
         for phase, target, triggers in self._arrows():
-            lines.append(f"    {phase.value} --> {target.value}: {', '.join(triggers)}")
+            lines.append(f"    {_alias(phase)} --> {_alias(target)}: {', '.join(triggers)}")
         sources = {phase for phase, _ in self.moves}
-        lines += [f"    {phase.value} --> [*]" for phase in self.phases if phase not in sources]
+        lines += [f"    {_alias(phase)} --> [*]" for phase in self.phases if phase not in sources]
         return "\n".join(lines)
 
     def _arrows(self) -> Iterable[tuple[Phase, Phase, list[str]]]:
@@ -71,3 +73,7 @@ class TransitionTable:
 
 def name_of(trigger: Trigger) -> str:
     return trigger if isinstance(trigger, str) else trigger.__name__
+
+
+def _alias(phase: Phase) -> str:
+    return str(phase.value).replace("-", "_")

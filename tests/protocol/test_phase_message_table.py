@@ -1,11 +1,12 @@
 """Every phase of every machine meets every kind of message, from everyone; what it refuses changes nothing.
 
 Real runs are driven step by step. Whenever a machine is seen in a phase for the first time, every registered
-kind of message is thrown at it from the server, from members of the session, from a party of the roster that
-is not in the session, and from a stranger; with the stamp of the attempt, and from the server with none. The content is that
-of a real message of this kind where the run has one, else the smallest valid one. Each throw must end in
-one of two ways: accepted, along a move of the table; or refused with a typed reason that names the sender,
-the machine exactly as before. A participant may also keep a message for later, and nothing else changes.
+kind of message is thrown at it from the server, from a member of the session, from a party of the roster that
+is not in the session, and from a stranger; with the stamp of the attempt, and from the server also with none.
+The content is that of a real message of this kind where the run has one, else the smallest valid one. Each
+throw must end in one of two ways: accepted, along a move of the table; or refused with a typed reason that
+names the sender, the machine exactly as before. A participant may also keep a message for later, and nothing
+else changes.
 """
 
 from __future__ import annotations
