@@ -54,11 +54,11 @@ class ServerPhase(Phase):
 _P = ServerPhase
 
 COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
-    (_P.GATHERING_SHARES, SealedShares): (_P.GATHERING_SHARES, _P.COLLECTING),
-    (_P.COLLECTING, MaskedInput): (_P.COLLECTING, _P.VOTING, _P.GATHERING_RELEASES, _P.UNMASKING),
+    (_P.GATHERING_SHARES, SealedShares): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
+    (_P.COLLECTING, MaskedInput): (_P.COLLECTING, _P.VOTING, _P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED),
     (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.GATHERING_RELEASES),
     (_P.GATHERING_RELEASES, SurvivorSignature): (_P.GATHERING_RELEASES,),
-    (_P.GATHERING_RELEASES, ReleasedShares): (_P.GATHERING_RELEASES, _P.UNMASKING),
+    (_P.GATHERING_RELEASES, ReleasedShares): (_P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED),
     **{
         move: targets
         for trigger in ("deadline", "loss")
@@ -248,10 +248,24 @@ class CollectingServer(RoundMachine):
             return self._unmask(trigger)
         try:
             self._mask_graph.require_connected_among(self._uploaded)
+            self._require_enough_holders(missing)
         except Rejection as problem:
             failed = Failed(problem.reason, detail=problem.detail, missing=missing)
             return self.fail(trigger, _P.CLOSED, failed)
         return self._propose(trigger, missing, now)
+
+    def _require_enough_holders(self, missing: tuple[PartyId, ...]) -> None:
+        """Without t holders left nothing can be agreed on nor rebuilt: better to begin anew with those present."""
+        for party in (*self._survivors, *missing):
+            holders = holders_of(self._sharing_graph, party)
+            left = sum(holder in self._uploaded for holder in holders)
+            needed = self._desk.parameters.threshold_of(len(holders))
+            if left < needed:
+                raise Rejection(
+                    AbortReason.COHORT_TOO_SMALL,
+                    f"{left} holders of the shares of {party} uploaded, {needed} are needed; "
+                    f"missing: {', '.join(missing[:10])}",
+                )
 
     def _propose(self, trigger: Trigger, missing: tuple[PartyId, ...], now: float) -> list[Event]:
         parameters = self._desk.parameters

@@ -46,7 +46,7 @@ class AmpcServer(CollectingServer):
             (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.REVEALING, _P.GATHERING_RELEASES),
             **{(_P.VOTING, trigger): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
             (_P.REVEALING, SurvivorSignature): (_P.REVEALING,),
-            (_P.REVEALING, SeedsRevealed): (_P.REVEALING, _P.GATHERING_RELEASES),
+            (_P.REVEALING, SeedsRevealed): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED),
             **{(_P.REVEALING, trigger): (_P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
             (_P.UNMASKING, "work"): (_P.CONFIRMING, _P.CLOSED),
             (_P.CONFIRMING, ResultDigest): (_P.CONFIRMING, _P.CLOSED),
