@@ -68,6 +68,7 @@ async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None
         loop.add_signal_handler(which, stop.set)
     # The files are read on every request, so there is nothing to do when we are told to read them again.
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    loop.set_exception_handler(_report_unless_cancelled)
     broker = Broker(settings)
     await broker.start()
     try:
@@ -75,6 +76,12 @@ async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None
         await stop.wait()
     finally:
         await broker.shutdown()
+
+
+def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Connections that had not finished their greeting are cancelled when the broker stops; that is no error."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
 
 
 def _settings(folder: Path, config: FederationConfig) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def running(fed: LoadedFederation, *flags: str) -> Iterator[tuple[subprocess.Pop
         finally:
             if process.poll() is None:
                 process.terminate()
-            process.communicate(timeout=WAIT_S)
+                process.communicate(timeout=WAIT_S)
 
 
 def client(address: BrokerAddress, identifier: str) -> aiomqtt.Client:
@@ -218,8 +218,16 @@ def test_the_command_says_which_broker_runs_and_a_signal_stops_it_cleanly(
         kind = "embedded broker (amqtt)" if flags else "mosquitto version"
         assert said.startswith(kind)
         assert said.endswith(f"at localhost:{fed.config.broker_port} (TLS)\n")
-        process.send_signal(how)
-        assert process.wait(timeout=WAIT_S) == 0
+        trusting = ssl.create_default_context(cafile=str(fed.folder / "broker" / "ca.pem"))
+        with (
+            socket.create_connection(("127.0.0.1", fed.config.broker_port), timeout=WAIT_S) as plain,
+            trusting.wrap_socket(plain, server_hostname="localhost") as hesitant,
+        ):
+            hesitant.sendall(b"\x10\x20\x00\x04MQTT\x05")
+            process.send_signal(how)
+            _, complaints = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0
+        assert "Traceback" not in complaints
     require_free_port(fed.config.broker_port)
 
 
