@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from veilsum import __version__
 from veilsum.protocol.errors import ParameterError, ProtocolError
 from veilsum.roles.commandtable import Command, UsageError, run_table
+from veilsum.transport.errors import BadSetting, TransportError
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -45,8 +46,22 @@ COMMANDS = (
     ),
     Command("keys", "Prepare", "make the keys of a party", "veilsum.roles.commands.keys"),
     Command("roster", "Prepare", "who belongs to a federation", "veilsum.roles.commands.roster"),
+    Command(
+        "launch", "Run", "a whole federation as processes on this machine", "veilsum.roles.commands.launch"
+    ),
     Command("broker", "Run", "the message broker of a federation", "veilsum.roles.commands.broker"),
+    Command("server", "Run", "the server of a federation", "veilsum.roles.commands.server"),
+    Command("client", "Run", "a party of a plain or masked federation", "veilsum.roles.commands.client"),
+    Command("peer", "Run", "a party of an mpc or ampc federation", "veilsum.roles.commands.peer"),
+    Command("status", "Run", "where everyone is, from signed statuses", "veilsum.roles.commands.status"),
+    Command(
+        "export", "Take away", "the model a party holds, as safetensors", "veilsum.roles.commands.export"
+    ),
+    Command(
+        "evaluate", "Take away", "how good a model is on the test set", "veilsum.roles.commands.evaluate"
+    ),
     Command("bench", "Measure", "cost against its limits", "veilsum.simulations.commands.bench"),
+    Command("audit", "Measure", "attack what each party saw", "veilsum.simulations.commands.audit"),
 )
 
 DESCRIPTION = """\
@@ -57,6 +72,7 @@ CLOSING = """\
 Examples:
   veilsum demo
   veilsum plan --parties 100 --max-weight 1000 --clip 8 --bits 64
+  veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed
   veilsum bench core --json core.json
 
 Every `--json FILE` also writes the figures as JSON; `-` is standard output, and the table then goes to
@@ -91,11 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _exit_code(error: Exception) -> int:
-    return EXIT_BAD_REQUEST if isinstance(error, (ParameterError, UsageError)) else EXIT_FAILED
+    return EXIT_BAD_REQUEST if isinstance(error, (ParameterError, UsageError, BadSetting)) else EXIT_FAILED
 
 
 def _explain(error: Exception) -> str:
-    if isinstance(error, (ProtocolError, UsageError)):
+    if isinstance(error, (ProtocolError, TransportError, UsageError)):
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)

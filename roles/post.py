@@ -3,13 +3,14 @@
 Everything a machine sends leaves here under the party's signature with a sequence number, and nothing reaches a machine
 whose signature, roster, configuration and receiver are not right. Sessions, rounds and phases are the machine's own to
 check. A sequence number is never used twice, not even after a restart: its upper half counts the party's lives.
+What a party has seen before its restart it refuses by number: `seen` is kept with its checkpoints.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from veilsum.protocol.envelope import (
     Body,
@@ -19,7 +20,7 @@ from veilsum.protocol.envelope import (
     open_envelope,
     sign_envelope,
 )
-from veilsum.protocol.errors import AbortReason, RemoteProtocolError
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
 from veilsum.protocol.events import Event, Send
 from veilsum.protocol.header import Header
 from veilsum.protocol.identifiers import PartyId
@@ -33,13 +34,27 @@ LIVES_SHIFT = 32
 
 
 class PostOffice:
-    def __init__(self, me: Identity, roster: Roster, config_hash: bytes, life: int = 0) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        roster: Roster,
+        config_hash: bytes,
+        life: int = 0,
+        seen: Mapping[PartyId, int] | None = None,
+    ) -> None:
         self._me = me
         self._roster = roster
         self._config_hash = config_hash
         self._first = life << LIVES_SHIFT
         self._sent: Counter[PartyId] = Counter()
         self._guard = ReplayGuard()
+        self._seen_before = dict(seen or {})
+        self._seen = dict(self._seen_before)
+
+    @property
+    def seen(self) -> Mapping[PartyId, int]:
+        """The highest sequence number of each sender, over all lives."""
+        return self._seen
 
     def seal(self, receivers: Sequence[PartyId], message: Message, phase: str) -> list[Envelope]:
         """One envelope for each receiver; the message itself is encoded and hashed once."""
@@ -75,7 +90,10 @@ class PostOffice:
         message = open_envelope(envelope, identity.verify_key, expected)
         if identity.name == self._me.name:
             raise RemoteProtocolError(identity.name, AbortReason.REPLAY, "our own message came back")
+        if header.sequence <= self._seen_before.get(identity.name, -1):
+            raise Rejection(AbortReason.REPLAY, f"{identity.name} sent this before we were restarted")
         self._guard.admit(identity.name, header.sequence, envelope.digest)
+        self._seen[identity.name] = max(header.sequence, self._seen.get(identity.name, -1))
         return identity.name, message
 
 

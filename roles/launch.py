@@ -1,0 +1,228 @@
+"""A whole federation as processes on one machine: broker, server and all parties, watched and stopped together.
+
+Each process is what `veilsum broker`, `server`, `client` or `peer` would be on a computer of its own, in a session of
+its own, so that Ctrl-C reaches this process alone and it stops the others in order. The processes tell what happens
+as JSON lines; they are kept in FOLDER/logs and are all that the live view and the summary are made from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.clock import monotonic
+from veilsum.roles.federation import LoadedFederation
+
+BROKER = "broker"
+LOGS_FOLDER = "logs"
+STOP_WITHIN_S = 10.0
+BROKER_WITHIN_S = 20.0
+RESTART_BROKER_S = 1.0
+AFTER_SERVER_S = 30.0
+"""How long parties may take to end after the server has ended."""
+_LONGEST_LINE = 1 << 20
+
+
+@dataclass
+class Child:
+    """One process, what it said, and how it ended."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    facts: list[Mapping[str, Any]] = field(default_factory=list)
+    last_words: str = ""
+
+    @property
+    def code(self) -> int | None:
+        return self.process.returncode
+
+    async def stop(self) -> None:
+        """Ask it to end, and end it if it does not, with all that it may have left behind."""
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait(), STOP_WITHIN_S)
+        self._signal(signal.SIGKILL)
+        await self.process.wait()
+
+    def _signal(self, which: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, which)
+
+
+@dataclass
+class Outcome:
+    """What became of a launched federation."""
+
+    loaded: LoadedFederation
+    children: Mapping[str, Child]
+    wall_s: float
+    interrupted: bool = False
+
+    @property
+    def server(self) -> Child:
+        return self.children[SERVER]
+
+    @property
+    def exit_code(self) -> int:
+        if self.interrupted:
+            return 130
+        return 0 if self.server.code == 0 else 1
+
+    def facts(self, fact: str, who: str | None = None) -> Iterator[Mapping[str, Any]]:
+        for name, child in self.children.items():
+            if who is None or who == name:
+                yield from (one for one in child.facts if one.get("fact") == fact)
+
+
+@dataclass
+class Launch:
+    loaded: LoadedFederation
+    role_arguments: Sequence[str] = ()
+    init: Path | None = None
+    on_fact: Callable[[Mapping[str, Any]], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._children: dict[str, Child] = {}
+        self._readers: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
+
+    async def run(self) -> Outcome:
+        """Until the server has ended and the parties, too, or we are interrupted; then nothing is left running."""
+        started = monotonic()
+        interrupted = False
+        async with _interruption() as stop:
+            try:
+                await self._start_broker()
+                for name in (SERVER, *self.loaded.roster.participants):
+                    await self._start_role(name)
+                interrupted = await self._wait(stop)
+            finally:
+                await self._stop_all()
+        return Outcome(self.loaded, self._children, monotonic() - started, interrupted)
+
+    async def _wait(self, stop: asyncio.Event) -> bool:
+        """Whether somebody stopped us before the server had ended."""
+        stopped = asyncio.create_task(stop.wait())
+        parties = [child for name, child in self._children.items() if name not in (SERVER, BROKER)]
+        try:
+            server = asyncio.create_task(self._children[SERVER].process.wait())
+            await asyncio.wait((server, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not server.done():
+                server.cancel()
+                return True
+            others = asyncio.gather(*(child.process.wait() for child in parties))
+            await asyncio.wait((others, stopped), timeout=AFTER_SERVER_S, return_when=asyncio.FIRST_COMPLETED)
+            others.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await others
+            return False
+        finally:
+            stopped.cancel()
+
+    async def _start_broker(self) -> None:
+        child = await self._start(BROKER, ["broker", str(self.loaded.folder)])
+        said = await self._first_words(child)
+        if not said:
+            await child.process.wait()
+            raise LocalProtocolError(f"the broker did not start: {child.last_words or 'no reason given'}")
+        self._tell({"party": BROKER, "fact": "broker", "text": said})
+        self._watching = asyncio.create_task(self._watch_broker())
+
+    async def _watch_broker(self) -> None:
+        """A broker that ends is started again; the parties reconnect by themselves."""
+        while True:
+            await self._children[BROKER].process.wait()
+            self._tell({"party": BROKER, "fact": "warning", "text": "the broker ended and is started again"})
+            await asyncio.sleep(RESTART_BROKER_S)
+            child = await self._start(BROKER, ["broker", str(self.loaded.folder)])
+            self._tell({"party": BROKER, "fact": "broker", "text": await self._first_words(child)})
+
+    async def _first_words(self, child: Child) -> str:
+        assert child.process.stdout is not None
+        try:
+            async with asyncio.timeout(BROKER_WITHIN_S):
+                said = await child.process.stdout.readline()
+        except TimeoutError:
+            return ""
+        return said.decode(errors="replace").strip()
+
+    async def _start_role(self, name: str) -> None:
+        role = self.loaded.roster.identity(name).role.value
+        file = self.loaded.folder / "federation.toml"
+        arguments = [role, str(file), "--name", name, "--log-format", "json", *self.role_arguments]
+        holder = self.loaded.config.find_scheme().server_holds_model == (name == SERVER)
+        if self.init is not None and (holder or name == SERVER):
+            arguments += ["--init", str(self.init)]
+        await self._start(name, arguments)
+
+    async def _start(self, name: str, arguments: Sequence[str]) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "veilsum", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+            start_new_session=True,
+            limit=_LONGEST_LINE,
+        )
+        child = self._children[name] = Child(name, process)
+        self._readers.append(asyncio.create_task(self._read(child)))
+        return child
+
+    async def _read(self, child: Child) -> None:
+        folder = self.loaded.folder / LOGS_FOLDER
+        folder.mkdir(mode=0o700, exist_ok=True)
+        assert child.process.stderr is not None
+        with (folder / f"{child.name}.log").open("a", encoding="utf-8") as log:
+            async for raw in child.process.stderr:
+                self._take(child, raw.decode(errors="replace"), log)
+
+    def _take(self, child: Child, line: str, log: TextIO) -> None:
+        log.write(line)
+        log.flush()
+        try:
+            fact = json.loads(line)
+        except ValueError:
+            child.last_words = line.strip()
+            return
+        if isinstance(fact, dict):
+            child.facts.append(fact)
+            self._tell(fact)
+
+    def _tell(self, fact: Mapping[str, Any]) -> None:
+        if self.on_fact is not None:
+            self.on_fact(fact)
+
+    async def _stop_all(self) -> None:
+        """Parties first, the broker last, so that they can say good-bye."""
+        if self._watching is not None:
+            self._watching.cancel()
+        roles = [child for name, child in self._children.items() if name != BROKER]
+        await asyncio.gather(*(child.stop() for child in roles))
+        await asyncio.gather(*(child.stop() for child in self._children.values()))
+        await asyncio.gather(*self._readers)
+
+
+@contextlib.asynccontextmanager
+async def _interruption() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for which in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(which, stop.set)
+    try:
+        yield stop
+    finally:
+        for which in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(which)

@@ -1,0 +1,336 @@
+"""One role as an operating-system process: from files to a driver, and from its end to an exit code.
+
+    settings, roster, keys  ->  model, state on disk  ->  channels, transport, machine  ->  driver
+
+A role draws its randomness from the operating system and refuses keys of simulations. torch is loaded by
+participants that train, never by the server. The state folder is locked for as long as the process lives, and a
+checkpoint with a new life is on disk before the first message leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.events import Model, RunFinished
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Identity, Role
+from veilsum.roles.channels import Channels
+from veilsum.roles.checkpoint import CheckpointError, StateFolder
+from veilsum.roles.clock import monotonic
+from veilsum.roles.driver import Driver, Ended
+from veilsum.roles.durable import Durable
+from veilsum.roles.entropy import require_real_entropy, system_entropy
+from veilsum.roles.federation import LoadedFederation, enter_federation, require_complete
+from veilsum.roles.gathering import gather
+from veilsum.roles.journal import Journal, LogFormat
+from veilsum.roles.learner import Learner
+from veilsum.roles.machines import Rules
+from veilsum.roles.post import PostOffice
+from veilsum.roles.privatefiles import PrivateFileError
+from veilsum.roles.roster import RosterRefused
+from veilsum.roles.status import EVERY_S, Status, sign_status
+from veilsum.transport.datagrams import LIFE_BYTES
+from veilsum.transport.errors import TransportError
+from veilsum.transport.mqtt import MqttTransport
+
+EXIT_FINISHED = 0
+EXIT_FAILED = 1
+EXIT_STOPPED = 130
+THREADS = 4
+THREAD_NAMES = "veilsum-work"
+JOIN_S = 0.5
+LONGEST_LINGER_S = 20.0
+STATE_FOLDER = "state"
+
+
+class Stopped(Exception):
+    """The process was told to stop."""
+
+
+@dataclass(frozen=True)
+class RoleOptions:
+    """What the command line says about one process."""
+
+    federation: Path
+    name: str
+    key: Path | None = None
+    state: Path | None = None
+    data: Path | None = None
+    device: str | None = None
+    init: Path | None = None
+    resume: bool = False
+    fresh: bool = False
+    log_format: LogFormat = "text"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process's place in its federation, before it has a model."""
+
+    loaded: LoadedFederation
+    identity: Identity
+    key_folder: Path
+    options: RoleOptions
+
+    @property
+    def name(self) -> PartyId:
+        return self.identity.name
+
+
+def run_role(role: Role, options: RoleOptions) -> int:
+    """Take part until the run ends; returns the exit code."""
+    place = take_place(role, options)
+    journal = Journal(place.name, options.log_format)
+    journal.take_over_logging()
+    state = StateFolder(
+        options.state or state_folder(place.loaded.folder, place.name),
+        place.name,
+        place.loaded.config.agreed_digest,
+    )
+    state.acquire()
+    try:
+        return _run(place, state, journal)
+    finally:
+        state.release()
+
+
+def take_place(role: Role, options: RoleOptions) -> Place:
+    """Check settings, roster, keys and that this command is the one for them."""
+    folder = options.federation if options.federation.is_dir() else options.federation.parent
+    key_folder = options.key or folder / "keys" / options.name
+    try:
+        loaded, identity = enter_federation(options.federation, key_folder)
+    except (RosterRefused, PrivateFileError) as refusal:
+        raise ParameterError([str(refusal)]) from refusal
+    if identity.name != options.name:
+        raise ParameterError([f"{key_folder} holds the keys of {identity.name}, not of {options.name}"])
+    if identity.role is not role:
+        raise ParameterError([f"{identity.name} is a {identity.role}: run veilsum {identity.role}"])
+    require_complete(loaded)
+    loaded.config.require_workable()
+    return Place(loaded, identity, key_folder, options)
+
+
+def state_folder(folder: Path, name: str) -> Path:
+    """Where a party keeps its checkpoints unless --state says otherwise."""
+    return folder / STATE_FOLDER / name
+
+
+def _run(place: Place, state: StateFolder, journal: Journal) -> int:
+    options = place.options
+    learner = None if place.name == SERVER else make_party_learner(place)
+    saved = None
+    if state.exists() and not options.fresh:
+        if not options.resume:
+            raise ParameterError(
+                [f"{state.folder} holds an earlier run: --resume goes on from it, --fresh forgets it"]
+            )
+        try:
+            saved = state.load()
+        except CheckpointError as refusal:
+            raise ParameterError([str(refusal)]) from refusal
+        for text in saved.passed_over:
+            journal.say("warning", text=text)
+    durable = saved.durable if saved is not None else Durable(0, None)
+    first = durable.model if durable.model is not None else find_first_model(place, learner)
+    rules = Rules.of(place.loaded.config, place.loaded.roster, len(first))
+    if rules.holds_model(place.name):
+        durable.model = first
+    durable.life = state.next_life
+    seen = saved.seen if saved is not None else {}
+    state.save(durable, seen)
+    post = PostOffice(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
+    for text in rules.scheme.warnings(rules.parameters):
+        journal.say("warning", text=text)
+    station = _Station(place, rules, durable, state, post, learner, journal, resumed=saved is not None)
+    return station.run()
+
+
+def make_party_learner(place: Place) -> Learner:
+    """The participant's own training; loads torch where the task needs it."""
+    from veilsum.roles.learning.factory import make_learner
+    from veilsum.roles.learning.task import load_task
+
+    config, options = place.loaded.config, place.options
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
+    return make_learner(
+        task,
+        config.index_of(place.name),
+        len(config.parties),
+        config.split,
+        config.training_options(place.name, options.device),
+        config.seed,
+    )
+
+
+def find_first_model(place: Place, learner: Learner | None) -> Model:
+    """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
+    from veilsum.roles.learning.first_model import ask_for_first_model
+    from veilsum.roles.learning.modelfiles import load_model
+
+    options, loaded = place.options, place.loaded
+    made = learner.initial_model() if learner is not None else None
+    if options.init is not None:
+        given = load_model(options.init)
+        if made is not None and len(made) != len(given):
+            raise ParameterError([f"{options.init} has {len(given)} values, the task's model {len(made)}"])
+        return given
+    if made is not None:
+        return made
+    file = loaded.folder / "federation.toml" if options.federation.is_dir() else options.federation
+    return ask_for_first_model(loaded.config, file, loaded.data_folder(options.data))
+
+
+@dataclass
+class _Station:
+    """Everything one process runs on."""
+
+    place: Place
+    rules: Rules
+    durable: Durable
+    state: StateFolder
+    post: PostOffice
+    learner: Learner | None
+    journal: Journal
+    resumed: bool
+
+    def run(self) -> int:
+        executor = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
+        try:
+            ended = asyncio.run(self._take_part(executor))
+        except Stopped:
+            self.journal.say("stopped", rounds_done=self.durable.rounds_done)
+            code = EXIT_STOPPED
+        except (TransportError, LocalProtocolError) as error:
+            self.journal.say(
+                "run_failed", reason=type(error).__name__, culprit=self.place.name, detail=str(error)
+            )
+            code = EXIT_FAILED
+        else:
+            code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
+        executor.shutdown(wait=False, cancel_futures=True)
+        leave_threads_behind(code)
+        return code
+
+    async def _take_part(self, executor: ThreadPoolExecutor) -> Ended:
+        with _stopping_on_signals():
+            transport = self._transport()
+            self.journal.say(
+                "started",
+                round=self.durable.rounds_done,
+                rounds=self.rules.config.rounds,
+                life=self.durable.life,
+            )
+            async with transport:
+                return await self._drive(transport, executor)
+
+    def _transport(self) -> MqttTransport:
+        place, random = self.place, require_real_entropy(system_entropy)
+        life = random(LIFE_BYTES)
+        federation = place.loaded.federation_id
+        channels = Channels(place.identity, self.rules.roster, federation, life, random)
+        return MqttTransport(
+            place.loaded.broker_address(place.name, place.key_folder),
+            federation,
+            place.name,
+            channels.seal_chunk,
+            channels.open_chunk,
+            life=life,
+            on_gone=lambda address: self.journal.say("seems_gone", who=address),
+            connect_within_s=self.rules.config.timing.patience_s,
+        )
+
+    async def _drive(self, transport: MqttTransport, executor: ThreadPoolExecutor) -> Ended:
+        timing = self.rules.config.timing
+        machine = self.rules.machine(self.place.identity, self.durable, require_real_entropy(system_entropy))
+        driver = Driver(
+            machine=machine,
+            post=self.post,
+            transport=transport,
+            durable=self.durable,
+            keeper=self.state,
+            executor=executor,
+            journal=self.journal,
+            learner=self.learner,
+            send_within_s=2 * timing.phase_s,
+            linger_s=min(timing.phase_s, LONGEST_LINGER_S),
+        )
+        telling = asyncio.create_task(self._tell_status(transport, driver))
+        try:
+            if self.place.name == SERVER and not self.resumed:
+                await gather(
+                    transport, self.post, self.journal, self.rules.parameters.min_parties, timing.patience_s
+                )
+            return await driver.run()
+        finally:
+            telling.cancel()
+            await asyncio.wait([telling])
+
+    async def _tell_status(self, transport: MqttTransport, driver: Driver) -> None:
+        identity, number = self.place.identity, 0
+        while True:
+            number += 1
+            tally = driver.tally
+            status = Status(
+                party=identity.name,
+                role=identity.role.value,
+                life=self.durable.life,
+                number=number,
+                round=self.durable.rounds_done,
+                rounds=self.rules.config.rounds,
+                attempt=max(0, self.durable.attempt - 1),
+                phase="training" if tally.training else driver.machine.phase.value,
+                sent_bytes=tally.sent_bytes,
+                received_bytes=tally.received_bytes,
+                refused=tally.refused,
+                late=tuple(sorted(name for name, count in tally.unacknowledged.items() if count > 0)),
+            )
+            await transport.publish_status(sign_status(identity, self.place.loaded.federation_id, status))
+            await asyncio.sleep(EVERY_S)
+
+
+def leave_threads_behind(code: int) -> None:
+    """Training that nobody waits for any more cannot be interrupted: if it goes on, end the process over it."""
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith(THREAD_NAMES)]
+    give_up_at = monotonic() + JOIN_S
+    for thread in ours:
+        thread.join(max(0.0, give_up_at - monotonic()))
+    if any(thread.is_alive() for thread in ours):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+@contextlib.contextmanager
+def _stopping_on_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end the main task in order: the transport is closed, the state is on disk."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        told = True
+        task.cancel()
+
+    for which in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(which, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if told:
+            raise Stopped from None
+        raise
+    finally:
+        for which in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(which)
