@@ -1,3 +1,44 @@
-"""Multi-party secure aggregation: train together without showing each other your data."""
+"""Multi-party secure aggregation: train together without showing each other your data.
+
+    import veilsum
+
+    config = veilsum.FederationConfig(scheme="ampc", task="digits", rounds=3, seed=7)
+    result = veilsum.simulate(config, drop="1@upload", compare="plain")
+    print(result.metrics, result.figures()["model_sha256"])
+
+Names are loaded when they are first used, so that `import veilsum` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from veilsum.protocol.schemes.interface import Scheme, register
+    from veilsum.roles.config import FederationConfig
+    from veilsum.simulations.simulate import SimulationResult, simulate
+    from veilsum.transport.faults import Faults
 
 __version__ = "0.1.0"
+
+__all__ = ["Faults", "FederationConfig", "Scheme", "SimulationResult", "register", "simulate"]
+
+_HOMES = {
+    "Faults": "veilsum.transport.faults",
+    "FederationConfig": "veilsum.roles.config",
+    "Scheme": "veilsum.protocol.schemes.interface",
+    "SimulationResult": "veilsum.simulations.simulate",
+    "register": "veilsum.protocol.schemes.interface",
+    "simulate": "veilsum.simulations.simulate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'veilsum' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
