@@ -28,7 +28,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
 from veilsum.transport.datagrams import LIFE_BYTES
-from veilsum.transport.errors import AddressTaken, BrokerRefused, BrokerUnreachable, TooLarge
+from veilsum.transport.errors import AddressTaken, BrokerRefused, BrokerUnreachable, Closed, TooLarge
 from veilsum.transport.framed import FramedTransport
 from veilsum.transport.framing import Endpoint
 from veilsum.transport.limits import KIB, MIB
@@ -51,6 +51,8 @@ LARGEST_ACCEPTED = 2 * MIB
 """Datagrams beyond this were not made by our framing and are ignored."""
 LARGEST_STATUS = 64 * KIB
 MOST_WAITING = 64
+LINK_DEPTH = 3
+FAREWELL_S = 2.0
 
 _SESSION_TAKEN_OVER = 142
 _WRONG_VERSION = 132
@@ -105,8 +107,9 @@ class MqttLink:
         self._protocol = _V311 if broker.version == "3.1.1" else _V5
         self._answer_within_s = GUESSING_S if broker.version == "auto" else TIMEOUT_S
         self._client: _Client | None = None
-        self._events: asyncio.Queue[LinkEvent] = asyncio.Queue(MOST_WAITING)
+        self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue(MOST_WAITING)
         self._publishing: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(LINK_DEPTH)
         self._statuses: asyncio.Queue[Datagram] | None = None
         self._connected_before = False
         self._ever_connected = asyncio.Event()
@@ -119,8 +122,8 @@ class MqttLink:
         return None if self._client is None else self._client.largest_packet
 
     async def __aenter__(self) -> Self:
-        _keep_freed_memory()
         self._task = asyncio.create_task(self._stay_connected(), name=f"link of {self._address}")
+        self._task.add_done_callback(lambda _: self._wake_receiver())
         waiter = asyncio.create_task(self._ever_connected.wait())
         try:
             await asyncio.wait(
@@ -141,22 +144,23 @@ class MqttLink:
         await self._publish(self._topics.gone(self._address), b"closed", qos=1)
         await self._stop()
 
+    def _wake_receiver(self) -> None:
+        while self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(None)
+
     async def send(self, receiver: Address, datagram: bytes) -> None:
         """Publish, or lose the datagram when there is no connection; framing notices either way."""
         await self._publish(self._topics.datagrams(receiver, self._address), datagram)
 
     async def receive(self) -> LinkEvent:
-        assert self._task is not None
-        if self._events.empty():
-            getter = asyncio.ensure_future(self._events.get())
-            try:
-                await asyncio.wait((getter, self._task), return_when=asyncio.FIRST_COMPLETED)
-                if getter.done():
-                    return getter.result()
-            finally:
-                getter.cancel()
+        event = await self._events.get()
+        if event is None:
+            self._events.put_nowait(None)
+            assert self._task is not None
             self._task.result()
-        return self._events.get_nowait()
+            raise Closed(self._address)
+        return event
 
     async def publish_status(self, status: bytes) -> None:
         """Tell everybody who listens how we are; at most once, kept by nobody."""
@@ -174,22 +178,28 @@ class MqttLink:
             yield await self._statuses.get()
 
     async def _publish(self, topic: str, payload: bytes, qos: int = 0) -> None:
-        """Publish unless the connection is down or goes down meanwhile, which aiomqtt would not notice."""
-        if self._client is None:
+        """Hand over to a task of our own, which ends with the connection; aiomqtt's publish alone would not.
+
+        A few are under way at a time, so that the connection never waits for the next datagram to be packed.
+        """
+        await self._slots.acquire()
+        client = self._client
+        if client is None:
+            self._slots.release()
             return
-        task = asyncio.ensure_future(self._client.publish(topic, payload, qos=qos, timeout=TIMEOUT_S))
+        task = asyncio.create_task(client.publish(topic, payload, qos=qos, timeout=TIMEOUT_S))
         self._publishing.add(task)
-        try:
-            await asyncio.wait([task])
-        finally:
-            self._publishing.discard(task)
-            task.cancel()
+        task.add_done_callback(self._published)
+
+    def _published(self, task: asyncio.Task[None]) -> None:
+        self._publishing.discard(task)
+        self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, aiomqtt.MqttError):
-                raise error
-            _logger.info("datagram to %s not sent: %s", topic, error)
+            _logger.info("%s could not publish: %s", self._address, error)
 
     async def _stop(self) -> None:
+        if self._publishing:
+            await asyncio.wait(self._publishing, timeout=FAREWELL_S)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -374,16 +384,6 @@ async def raw_publish(broker: BrokerAddress, payload: bytes, chunk_size: int = M
             for start in range(0, len(payload), chunk_size):
                 tasks.create_task(publish(start))
         return loop.time() - started
-
-
-def _keep_freed_memory() -> None:
-    """Make glibc keep freed chunks for the next ones.
-
-    It hands blocks of this size back to the kernel when they are freed, and every chunk then pays for fresh
-    pages: half of the CPU time of a transfer. Freeing one larger block, which costs nothing as its pages
-    are never touched, raises its thresholds for the life of the process. Other allocators do not mind.
-    """
-    bytes(31 * MIB)
 
 
 def _largest_packet_for_us() -> Properties:
