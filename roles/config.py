@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.training import TrainingOptions
 
 MOST_PARTIES = 100_000
+DEFAULT_MAX_WEIGHT = 65536
 ALL_SAMPLES = "all"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
@@ -74,9 +75,10 @@ class FederationConfig:
     batch_size: int | None = 16
     lr_schedule: str = "constant"
     gradient_batch: str = "full"
+    defence: str = ""
     bits: int = 64
     clip: float = 8.0
-    max_weight: int = 65536
+    max_weight: int | None = None
     min_parties: int | None = None
     threat: str = "lying"
     recovery: str = "shares"
@@ -153,6 +155,24 @@ class FederationConfig:
         return 1 if self.scheme == "plain" else 3
 
     @property
+    def weight_limit(self) -> int:
+        """The most samples one party may hold: `max_weight`, or a default that fits most data sets."""
+        return DEFAULT_MAX_WEIGHT if self.max_weight is None else self.max_weight
+
+    def with_weight_limit(self) -> FederationConfig:
+        """The same with `max_weight` settled: if nobody set it, to the size of the task's training set.
+
+        No party can hold more than all samples, and the tighter the limit, the finer the weights.
+        """
+        from veilsum.roles.config_checks import samples_of_task
+
+        return (
+            self
+            if self.max_weight is not None
+            else dataclasses.replace(self, max_weight=samples_of_task(self))
+        )
+
+    @property
     def timing(self) -> Timing:
         from veilsum.protocol.parameters import Timing
 
@@ -207,6 +227,7 @@ class FederationConfig:
             **values,
             "parties": list(self.parties),
             "min_parties": self.cohort_floor,
+            "max_weight": self.weight_limit,
             "options": dict(self.options),
         }
 

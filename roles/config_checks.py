@@ -83,7 +83,7 @@ def build_parameters(config: FederationConfig, dimension: int) -> Parameters:
     no_graph: tuple[GraphPolicy, int | None] = (COMPLETE_GRAPH, None)
     graph, threshold = problems.attempt(lambda: choose_graph(config), no_graph)
     encoding = problems.attempt(
-        lambda: plan(len(config.parties), config.max_weight, config.clip, config.bits).encoding,
+        lambda: plan(len(config.parties), config.weight_limit, config.clip, config.bits).encoding,
         plan(len(config.parties), 1, 1.0, 64).encoding,
     )
     make = _maker(config, scheme, encoding, graph, threshold)
@@ -116,6 +116,7 @@ def require_workable(config: FederationConfig) -> None:
     problems.attempt(config.training_options, None)
     problems.attempt(config.task_options, None)
     problems.attempt(lambda: _require_task_name(config.task), None)
+    problems.attempt(lambda: _require_fitting_defence(config), None)
     problems.attempt(lambda: build_parameters(config, 1), None)
     problems.raise_if_any()
 
@@ -188,6 +189,14 @@ def _maker(
     )
 
 
+def _require_fitting_defence(config: FederationConfig) -> None:
+    from veilsum.roles.learning.defences.parse import parse_defence
+
+    problems = list(parse_defence(config.defence).problems(config))
+    if problems:
+        raise ParameterError(problems)
+
+
 def _require_safe(policy: GraphPolicy, config: FederationConfig) -> None:
     """Refuse a graph that is too thin even with all parties there, or that names a stranger."""
     names = [PartyId(name) for name in config.parties]
@@ -196,3 +205,12 @@ def _require_safe(policy: GraphPolicy, config: FederationConfig) -> None:
         raise ParameterError([f"graph: not among the parties: {', '.join(strangers)}"])
     if config.scheme != "plain":
         policy.draw(names, _DRAWING_SEED).require_safe_for_decomposition()
+
+
+def samples_of_task(config: FederationConfig) -> int:
+    """How many training samples the configured task has; 1 for vectors, which weigh the same."""
+    from veilsum.roles.learning.task import load_task
+    from veilsum.roles.learning.vectors import VectorsTask
+
+    task = load_task(config.task, config.task_options())
+    return 1 if isinstance(task, VectorsTask) else len(task.train)

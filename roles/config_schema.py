@@ -178,6 +178,15 @@ TRAINING = (
         "with payload gradient: over all samples, or over one batch",
         choices=("full", "mini"),
     ),
+    Setting(
+        "defence",
+        "training",
+        "defence",
+        Form.TEXT,
+        "what a party does to its update before it leaves: spn, dp:sigma=S, ppdl:share=P, sketch, with settings "
+        "as in spn:alpha2=0.1,bits=64, several joined by +; empty for none",
+        metavar="DEFENCE",
+    ),
 )
 
 NUMBERS = (
@@ -198,7 +207,12 @@ NUMBERS = (
         metavar="C",
     ),
     Setting(
-        "max_weight", "numbers", "max_weight", Form.WHOLE, "the most samples one party may hold", metavar="W"
+        "max_weight",
+        "numbers",
+        "max_weight",
+        Form.WHOLE,
+        "the most samples one party may hold; left out, the size of the task's training set",
+        metavar="W",
     ),
 )
 

@@ -145,6 +145,7 @@ def simulate(
         config = FederationConfig.from_toml(Path(config))
     if compare is not None and compare not in COMPARISONS:
         raise ParameterError([f"compare with one of {', '.join(COMPARISONS)}, not {compare!r}"])
+    config = config.with_weight_limit()
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
     result = _run(config, chosen, lost, initial_model, verify=verify, progress=progress)
