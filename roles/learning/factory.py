@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learner import Learner
+from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
 
 
-def make_learner(
-    task: Task | VectorsTask, party_index: int, parties: int, split: str, options: TrainingOptions, seed: int
-) -> Learner:
-    """Party `party_index` of `parties`, counted from 0, with its part of the task's training set."""
-    parsed = parse_split(split)
-    if isinstance(task, VectorsTask):
-        return VectorLearner(task, party_index, seed)
-    from veilsum.roles.learning.learner import TorchLearner
+@runtime_checkable
+class Defended(Protocol):
+    """What a learner with a defence offers besides; roles keep its state in the party's checkpoint."""
 
-    return TorchLearner(task, party_index, parties, parsed, options, seed)
+    def state(self) -> bytes:
+        """Everything private that must survive a restart: a secret, for this party's own disk only."""
+
+    def restore(self, state: bytes) -> None:
+        """Go on from what `state` gave before the restart."""
+
+    def notes(self, rounds: int) -> list[str]:
+        """What the defence gives in figures after so many rounds, for people to read."""
+
+
+def make_learner(
+    task: Task | VectorsTask,
+    party_index: int,
+    parties: int,
+    split: str,
+    options: TrainingOptions,
+    seed: int,
+    *,
+    defence: str = "",
+    entropy: RandomBytes | None = None,
+) -> Learner:
+    """Party `party_index` of `parties`, counted from 0, with its part of the task's training set.
+
+    With a `defence` the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
+    operating system's in a role process, never anything that follows from `seed`.
+    """
+    parsed = parse_split(split)
+    defences = parse_defence(defence)
+    if isinstance(task, VectorsTask):
+        if defences:
+            raise LocalProtocolError(f"defence {defences}: task vectors does not train: leave defence out")
+        return VectorLearner(task, party_index, seed)
+    from veilsum.roles.learning.learner import LearnerParts, TorchLearner
+
+    parts = LearnerParts(task, party_index, parties, parsed, options, seed)
+    if not defences:
+        return TorchLearner(*parts)
+    if entropy is None:
+        raise LocalProtocolError(f"defence {defences} draws secrets: pass the party's entropy")
+    from veilsum.roles.learning.defences.learner import DefendedLearner
+
+    return DefendedLearner(parts, defences, entropy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,21 +17,40 @@ from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.roles.learner import FloatVector, LocalUpdate, TrainingFailed, require_float_vector
+from veilsum.roles.learning.defences.guard import Fitter, Guard, Party, PlainFitter, RoundWork
 from veilsum.roles.learning.determinism import deterministic
 from veilsum.roles.learning.devices import available_device
-from veilsum.roles.learning.loop import Feed, average_gradient, train_epochs, trainable
+from veilsum.roles.learning.loop import Feed, trainable
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.splits import Split, divide
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import concatenate, load_vector, to_vector
+from veilsum.roles.learning.vectorize import concatenate, layout, load_vector, to_vector
+
+
+class LearnerParts(NamedTuple):
+    """What a learner is made of: the arguments of `TorchLearner`."""
+
+    task: Task
+    party_index: int
+    parties: int
+    split: Split
+    options: TrainingOptions
+    seed: int
 
 
 class TorchLearner:
     """One party's learner: it implements `roles.learner.Learner`."""
 
     def __init__(
-        self, task: Task, party_index: int, parties: int, split: Split, options: TrainingOptions, seed: int
+        self,
+        task: Task,
+        party_index: int,
+        parties: int,
+        split: Split,
+        options: TrainingOptions,
+        seed: int,
+        guard: Guard | None = None,
     ) -> None:
         if not 0 <= party_index < parties:
             raise LocalProtocolError(f"party {party_index} is not one of {parties} parties, counted from 0")
@@ -43,6 +63,8 @@ class TorchLearner:
         self._feed = Feed(task.train.take(parts[party_index]), self._device)
         self._test = Feed(task.test, self._device)
         self._initial = self._check_task()
+        self._guard = Guard() if guard is None else guard
+        self._attach(self._guard)
 
     @property
     def samples(self) -> int:
@@ -56,14 +78,16 @@ class TorchLearner:
         learning_rate = self._options.learning_rate_at(round)
         with self._torch("train", round) as module:
             load_vector(module, model)
+            work = RoundWork(round, learning_rate, model, module)
             if self._options.payload == "gradient":
-                payload, loss = self._gradient(module, round, learning_rate)
+                payload, loss = self._gradient(work)
                 local = (model - np.float32(learning_rate) * payload).astype(np.float32)
             else:
-                order = generator(self._seed, "batches", self._party, round)
-                loss = train_epochs(module, self._objective, self._feed, self._options, learning_rate, order)
+                loss = self._train(work)
                 local = to_vector(module)
                 payload = local - model if self._options.payload == "delta" else local.copy()
+            unchanged = model if self._options.payload == "model" else np.zeros_like(model)
+            payload = self._guard.release(payload, unchanged, work)
         if not np.isfinite(payload).all():
             raise TrainingFailed(
                 f"party {self._party}, round {round}: training gave values that are not finite; "
@@ -83,24 +107,44 @@ class TorchLearner:
         measured = self._task.metrics(np.concatenate(outputs), self._task.test.targets)
         return {**measured, "loss": total / len(self._task.test)}
 
-    def _gradient(self, module: nn.Module, round: int, learning_rate: float) -> tuple[FloatVector, float]:  # noqa: A002
+    def _train(self, work: RoundWork) -> float:
+        """Train the work's network in place; returns the mean loss."""
+        module, objective = self._guard.prepare(work.network, self._objective, work)
+        order = generator(self._seed, "batches", self._party, work.round)
+        loss = self._fitter.train(module, objective, self._feed, order, work)
+        self._guard.finish(module, None, work)
+        return loss
+
+    def _gradient(self, work: RoundWork) -> tuple[FloatVector, float]:
         """The average gradient in the layout of the model vector; buffers move as `roles.learner` says."""
         positions = np.arange(self.samples)
         if self._options.gradient_batch == "mini":
-            order = generator(self._seed, "batches", self._party, round)
+            order = generator(self._seed, "batches", self._party, work.round)
             positions = order.permutation(self.samples)[: self._options.batch_size]
+        network = work.network
         before = {
-            name: buffer.clone() for name, buffer in module.named_buffers() if buffer.is_floating_point()
+            name: buffer.clone() for name, buffer in network.named_buffers() if buffer.is_floating_point()
         }
-        gradients, loss = average_gradient(module, self._objective, self._feed, positions)
+        module, objective = self._guard.prepare(network, self._objective, work)
+        gradients, loss = self._fitter.gradient(module, objective, self._feed, positions, work)
+        self._guard.finish(module, gradients, work)
         by_parameter = dict(zip(map(id, trainable(module)), gradients, strict=True))
-        parts = [by_parameter.get(id(p), torch.zeros_like(p)) for p in module.parameters()]
-        after = dict(module.named_buffers())
-        parts += [(old - after[name]) / learning_rate for name, old in before.items()]
+        parts = [by_parameter.get(id(p), torch.zeros_like(p)) for p in network.parameters()]
+        after = dict(network.named_buffers())
+        parts += [(old - after[name]) / work.learning_rate for name, old in before.items()]
         return concatenate(parts), loss
 
     def _objective(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return self._task.loss(module(inputs), targets)
+
+    def _attach(self, guard: Guard) -> None:
+        """Acquaint a guard with the party; it refuses what it cannot protect."""
+        with self._torch("check", 0) as module:
+            guard.attach(Party(module, layout(module), self._feed, self._options, self._seed))
+
+    @property
+    def _fitter(self) -> Fitter:
+        return PlainFitter(self._options) if self._guard.fitter is None else self._guard.fitter
 
     @contextmanager
     def _torch(self, purpose: str, round: int) -> Iterator[nn.Module]:  # noqa: A002 - the protocol's own word

@@ -1,0 +1,105 @@
+"""A learner with defences, and the private state that its party must keep across restarts.
+
+The state holds the key that everything private is drawn from, so whoever reads it can undo the defences:
+store it like a private key, and never send it anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.secret import Secret
+from veilsum.roles.learning.defences.dp import NoiseGuard, PrivateStepsGuard
+from veilsum.roles.learning.defences.guard import Guard, Guards
+from veilsum.roles.learning.defences.packing import pack, unpack
+from veilsum.roles.learning.defences.parse import Defences
+from veilsum.roles.learning.defences.ppdl import PpdlGuard
+from veilsum.roles.learning.defences.private import PrivateKey
+from veilsum.roles.learning.defences.settings import Defence, Dp, Ppdl, Sketch, Spn
+from veilsum.roles.learning.defences.sketch import SketchGuard
+from veilsum.roles.learning.defences.spn import SpnGuard
+from veilsum.roles.learning.learner import LearnerParts, TorchLearner
+
+_STATE_VERSION = 1
+_ORDER = (Sketch, Spn, Dp, Ppdl)
+
+
+class DefendedLearner(TorchLearner):
+    """A `TorchLearner` whose rounds pass through its party's defences."""
+
+    def __init__(self, parts: LearnerParts, defences: Defences, entropy: RandomBytes) -> None:
+        self._defences = defences
+        self._key = PrivateKey.draw(entropy)
+        super().__init__(*parts, guard=make_guards(defences, self._key))
+
+    @property
+    def guards(self) -> Mapping[str, Guard]:
+        """The defences at work, by name."""
+        assert isinstance(self._guard, Guards)
+        return {guard.name: guard for guard in self._guard.guards}
+
+    def notes(self, rounds: int) -> list[str]:
+        """What the defences give in figures, for this party, after so many rounds."""
+        return self._guard.notes(rounds)
+
+    def state(self) -> bytes:
+        """Everything private, to be kept by this party alone."""
+        return pack(
+            {
+                "version": _STATE_VERSION,
+                "defence": str(self._defences),
+                "key": self._key.secret.reveal(),
+                "guards": {name: guard.state() for name, guard in self.guards.items()},
+            }
+        )
+
+    def restore(self, state: bytes) -> None:
+        """Go on from what `state` gave; a state that does not fit is refused and changes nothing."""
+        key, states = self._read(state)
+        guards = make_guards(self._defences, key)
+        self._attach(guards)
+        for guard in guards.guards:
+            guard.restore(states[guard.name])
+        self._key, self._guard = key, guards
+
+    def _read(self, state: bytes) -> tuple[PrivateKey, dict[str, bytes]]:
+        content = unpack(state, "the private state of a defence")
+        try:
+            version, defence = content["version"], content["defence"]
+            key, states = PrivateKey(Secret(content["key"])), dict(content["guards"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise LocalProtocolError(
+                "this is not the private state of a defence: restore the party's own file"
+            ) from error
+        if version != _STATE_VERSION:
+            raise LocalProtocolError(f"the private state is of version {version}, not {_STATE_VERSION}")
+        if defence != str(self._defences):
+            raise LocalProtocolError(
+                f"the private state belongs to defence {defence!r}, not {str(self._defences)!r}: restore it with "
+                "the defence it was made for"
+            )
+        if set(states) != set(self.guards):
+            raise LocalProtocolError(f"the private state holds {sorted(states)}, not {sorted(self.guards)}")
+        return key, states
+
+
+def make_guards(defences: Defences, key: PrivateKey) -> Guards:
+    """The defences at work: layers are rewired first, heads added next, noise and selection come last."""
+    ordered = sorted(defences.parts, key=lambda part: _ORDER.index(type(part)))
+    return Guards([_make_guard(part, key) for part in ordered])
+
+
+def _make_guard(part: Defence, key: PrivateKey) -> Guard:
+    match part:
+        case Spn():
+            return SpnGuard(part, key)
+        case Dp():
+            return NoiseGuard(part, key) if part.clip is None else PrivateStepsGuard(part, key)
+        case Ppdl():
+            return PpdlGuard(part, key)
+        case Sketch():
+            return SketchGuard(part)
+        case _:
+            raise LocalProtocolError(f"defence {part.name!r} has no implementation for training with torch")

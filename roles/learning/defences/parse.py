@@ -1,0 +1,153 @@
+"""Defences as users write them: `spn:alpha2=0.1,bits=64`, several joined by `+`.
+
+All problems of a text are reported together, each with what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.learning.defences.settings import DEFENCES, Configuration, Defence, Dp, Ppdl, Rule
+
+UNFIT_SCHEMES = ("perturbed", "bilateral")
+DEFENCE_FORMS = "spn:bits=64,alpha1=1,alpha2=0.1,margin=1; dp:sigma=S,mechanism=gaussian,clip=C,delta=D; " + (
+    "ppdl:share=0.05,sigma=S; sketch:ratio=2"
+)
+_JOINT = re.compile(r"\+(?=\s*[A-Za-z])")  # not the plus in 1e+3
+
+
+@dataclass(frozen=True)
+class Defences:
+    """What a party does to protect itself in training: none, one, or several defences at once."""
+
+    parts: tuple[Defence, ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = list(self._combination_problems())
+        if problems:
+            raise ParameterError(problems)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def __str__(self) -> str:
+        return "+".join(_text_of(part) for part in self.parts)
+
+    def problems(self, config: Configuration) -> Iterator[str]:
+        """Why these defences cannot work in this federation."""
+        if self.parts and config.task.partition(":")[0] == "vectors":
+            yield f"defence {self}: task {config.task} does not train, so there is nothing to defend"
+        if self.parts and config.scheme in UNFIT_SCHEMES:
+            yield (
+                f"defence {self}: scheme {config.scheme} needs the exact gradient of the perturbed model; use "
+                "defences with plain, mpc, ampc or masked"
+            )
+        for part in self.parts:
+            yield from part.problems(config)
+
+    def warnings(self, config: Configuration) -> Iterator[str]:
+        """What these defences leave open, for people to read before they rely on them."""
+        for part in self.parts:
+            yield from part.warnings(config)
+
+    def _combination_problems(self) -> Iterator[str]:
+        for name, times in Counter(part.name for part in self.parts).items():
+            if times > 1:
+                yield f"defence {name} is given {times} times: once is enough"
+        for part in self.parts:
+            yield from _value_problems(part)
+            yield from part.setting_problems()
+        noisy = any(isinstance(part, Dp) and part.clip is None for part in self.parts)
+        if noisy and any(isinstance(part, Ppdl) for part in self.parts):
+            yield (
+                "dp without clip and ppdl: noise on all entries undoes the selection; write the noise as "
+                "ppdl:share=...,sigma=..., which adds it to the shared entries"
+            )
+
+
+def parse_defence(text: str) -> Defences:
+    """The defences that a text names; the empty text names none."""
+    if not text.strip():
+        return Defences()
+    problems: list[str] = []
+    parts = [part for one in _JOINT.split(text) if (part := _read_part(one.strip(), problems)) is not None]
+    try:
+        made = Defences(tuple(parts))
+    except ParameterError as error:
+        problems += error.problems
+    if problems:
+        raise ParameterError(problems)
+    return made
+
+
+def _read_part(text: str, problems: list[str]) -> Defence | None:
+    """One defence, or None after noting what is wrong with it."""
+    name, _, settings = text.partition(":")
+    if name not in DEFENCES:
+        problems.append(
+            f"unknown defence {name!r}{_near(name, DEFENCES)}; allowed: {DEFENCE_FORMS}; joined by +"
+        )
+        return None
+    kind = DEFENCES[name]
+    found = len(problems)
+    values = dict(_read_settings(name, settings, kind.rules, problems))
+    missing = [key for key in kind.required if not _is_given(key, settings)]
+    problems += [f"{name} needs {key}: {kind.rules[key].allowed}" for key in missing]
+    if len(problems) > found:
+        return None
+    made: Defence = kind(**values)
+    return made
+
+
+def _read_settings(
+    name: str, text: str, rules: Mapping[str, Rule], problems: list[str]
+) -> Iterator[tuple[str, Any]]:
+    seen: set[str] = set()
+    for piece in filter(None, (one.strip() for one in text.split(","))):
+        key, equals, value = (one.strip() for one in piece.partition("="))
+        if not equals:
+            problems.append(f"{name}: {piece!r} is not KEY=VALUE; its settings are {', '.join(rules)}")
+        elif key not in rules:
+            problems.append(f"{name} has no setting {key!r}{_near(key, rules)}; it has {', '.join(rules)}")
+        elif key in seen:
+            problems.append(f"{name}: {key} is given twice")
+        else:
+            seen.add(key)
+            try:
+                yield key, rules[key].read(value)
+            except ValueError:
+                problems.append(f"{name}: {key} must be {rules[key].allowed}, not {value!r}")
+
+
+def _is_given(key: str, settings: str) -> bool:
+    return any(piece.partition("=")[0].strip() == key for piece in settings.split(","))
+
+
+def _value_problems(part: Defence) -> Iterator[str]:
+    """The same ranges for values that did not come from a text."""
+    for key, rule in part.rules.items():
+        value = getattr(part, key)
+        if value is not None and not rule.allows(value):
+            yield f"{part.name}: {key} must be {rule.allowed}, not {value!r}"
+
+
+def _text_of(part: Any) -> str:
+    given = {
+        one.name: getattr(part, one.name)
+        for one in dataclasses.fields(part)
+        if one.name in part.required or getattr(part, one.name) != one.default
+    }
+    settings = ",".join(f"{key}={value}" for key, value in given.items())
+    return f"{part.name}:{settings}" if settings else str(part.name)
+
+
+def _near(word: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
