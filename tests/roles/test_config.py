@@ -51,6 +51,7 @@ OTHER: dict[str, Any] = {
     "batch_size": None,
     "lr_schedule": "step:every=2,factor=0.5",
     "gradient_batch": "full",
+    "defence": "spn:alpha2=0.2+ppdl:share=0.3",
     "bits": 32,
     "clip": 4.0,
     "max_weight": 1024,
