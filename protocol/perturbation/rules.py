@@ -115,7 +115,7 @@ def reduction(step: Step) -> Tensor:
 
 
 def addition(step: Step) -> Tensor:
-    left, right = step.arguments[:2]
+    left, right = step.argument(0, "input"), step.argument(1, "other")
     if not (isinstance(left, Tracked) and isinstance(right, Tracked)):
         number = right if isinstance(left, Tracked) else left
         if number == 0:
@@ -126,15 +126,17 @@ def addition(step: Step) -> Tensor:
 
 
 def multiplication(step: Step) -> Tensor:
-    left, right = step.arguments[:2]
+    left, right = step.argument(0, "input"), step.argument(1, "other")
     if isinstance(left, Tracked) and isinstance(right, Tracked):
         return step.space.multiply(left.identifiers, right.identifiers)
     return step.every_tensor()[0].identifiers
 
 
 def division(step: Step) -> Tensor:
-    if isinstance(step.arguments[1], Tracked):
+    if isinstance(step.argument(1, "other"), Tracked):
         raise step.refuse("dividing by a tensor is not supported")
+    if step.argument(2, "rounding_mode") is not None:
+        raise step.refuse("division that rounds is not positively homogeneous")
     return step.tensor().identifiers
 
 

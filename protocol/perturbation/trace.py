@@ -153,6 +153,8 @@ class _Walk(fx.Interpreter):
         if step.is_head and step.tensor().value.dim() != 2:
             raise step.refuse("the last layer must see one feature vector per sample")
         rule = self._rule(n, module)
+        if rule is not None and not isinstance(value, Tensor):
+            raise step.refuse(f"{operation} returns more than one tensor here")
         if rule is None:
             return self._cross_barrier(step, refusal_for(operation))
         try:

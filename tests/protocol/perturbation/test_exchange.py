@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import replace
 
@@ -21,18 +20,15 @@ from veilsum.protocol.perturbation.exchange import answer, ask, conclude
 from veilsum.protocol.perturbation.key import NoiseKey, new_key
 from veilsum.protocol.perturbation.settings import NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
+from veilsum.roles.entropy import SeededEntropy
 
 CLASSES = 4
 PLAN = trace(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, CLASSES)), torch.zeros(1, 3))
 
 
-def entropy(seed: int):
-    return UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n)).octets
-
-
 def make_key(exchange: str, groups: int = 2, gamma: float = 1.0, seed: int = 1) -> NoiseKey:
     return new_key(
-        PLAN, NoiseSettings(loss="ce", exchange=exchange, groups=groups, gamma=gamma), entropy(seed)
+        PLAN, NoiseSettings(loss="ce", exchange=exchange, groups=groups, gamma=gamma), SeededEntropy(seed)
     )
 
 
@@ -49,11 +45,11 @@ def test_the_surrogate_is_the_true_softmax_plus_a_blinded_direction(
 ) -> None:
     """a - xi * b = softmax of the true outputs, for both exchanges and every number of groups."""
     key = make_key(exchange, groups, seed=seed)
-    draws = UniformStream(entropy(seed + 1))
+    draws = UniformStream(SeededEntropy(seed + 1))
     true = draws.uniform(-3, 3, 6 * CLASSES).reshape(6, CLASSES)
     alpha = draws.uniform(-1, 1, 6)
-    asked = ask(key.public, true + alpha[:, None] * key.offset, alpha, entropy(2))
-    result = conclude(key.public, asked, answer(key, asked.request, entropy(3)))
+    asked = ask(key.public, true + alpha[:, None] * key.offset, alpha, SeededEntropy(2))
+    result = conclude(key.public, asked, answer(key, asked.request, SeededEntropy(3)))
     blinders = key.blinders[key.public.partition]
     assert np.allclose(result.surrogate - blinders * result.direction, softmax(true), atol=1e-10)
     assert not np.allclose(result.surrogate, softmax(true), atol=1e-2)
@@ -63,8 +59,8 @@ def test_the_factor_as_printed_does_not_satisfy_the_identity() -> None:
     """The inverse factor, which the publication also prints, is off by far more than rounding."""
     key = make_key("printed")
     true = np.linspace(-1, 1, 3 * CLASSES).reshape(3, CLASSES)
-    asked = ask(key.public, true, np.zeros(3), entropy(2))
-    result = conclude(key.public, asked, answer(key, asked.request, entropy(3)))
+    asked = ask(key.public, true, np.zeros(3), SeededEntropy(2))
+    result = conclude(key.public, asked, answer(key, asked.request, SeededEntropy(3)))
     blinders = key.blinders[key.public.partition]
     inverse = result.surrogate * blinders / (1 - np.exp(key.shifts))
     assert np.abs(result.surrogate - blinders * inverse - softmax(true)).max() > 0.05
@@ -78,20 +74,20 @@ def test_the_log_exchange_survives_offsets_at_which_the_printed_one_refuses() ->
         noisy = true + alpha[:, None] * key.offset
         if exchange == "printed":
             with pytest.raises(ExchangeOverflow, match="use the log exchange") as caught:
-                ask(key.public, noisy, alpha, entropy(2))
+                ask(key.public, noisy, alpha, SeededEntropy(2))
             assert caught.value.spread > caught.value.limit
         else:
-            asked = ask(key.public, noisy, alpha, entropy(2))
-            result = conclude(key.public, asked, answer(key, asked.request, entropy(3)))
+            asked = ask(key.public, noisy, alpha, SeededEntropy(2))
+            result = conclude(key.public, asked, answer(key, asked.request, SeededEntropy(3)))
             found = result.surrogate - key.blinders[key.public.partition] * result.direction
             assert np.allclose(found, softmax(true), atol=1e-9)
 
 
 def test_the_server_refuses_exponents_it_cannot_represent() -> None:
     key = make_key("printed", gamma=10.0)
-    asked = ask(key.public, np.zeros((2, CLASSES)), np.full(2, 100.0), entropy(2))
+    asked = ask(key.public, np.zeros((2, CLASSES)), np.full(2, 100.0), SeededEntropy(2))
     with pytest.raises(ExchangeOverflow):
-        answer(key, asked.request, entropy(3))
+        answer(key, asked.request, SeededEntropy(3))
 
 
 @pytest.mark.parametrize("exchange", ["log", "printed"])
@@ -109,9 +105,9 @@ def test_the_server_refuses_exponents_it_cannot_represent() -> None:
 )
 def test_malformed_requests_are_refused_with_the_reason(exchange: str, spoil, reason) -> None:
     key = make_key(exchange)
-    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), entropy(2))
+    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), SeededEntropy(2))
     with pytest.raises(Rejection) as caught:
-        answer(key, spoil(asked.request), entropy(3))
+        answer(key, spoil(asked.request), SeededEntropy(3))
     assert caught.value.reason is reason
 
 
@@ -128,26 +124,26 @@ def test_malformed_requests_are_refused_with_the_reason(exchange: str, spoil, re
 )
 def test_malformed_answers_are_refused_with_the_reason(exchange: str, spoil, reason) -> None:
     key = make_key(exchange)
-    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), entropy(2))
+    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), SeededEntropy(2))
     with pytest.raises(Rejection) as caught:
-        conclude(key.public, asked, spoil(answer(key, asked.request, entropy(3))))
+        conclude(key.public, asked, spoil(answer(key, asked.request, SeededEntropy(3))))
     assert caught.value.reason is reason
 
 
 def test_an_answer_without_positive_denominators_is_refused() -> None:
     """A server that lies about the sums cannot make the client divide by nothing."""
     key = make_key("printed")
-    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), entropy(2))
-    reply = answer(key, asked.request, entropy(3))
+    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), SeededEntropy(2))
+    reply = answer(key, asked.request, SeededEntropy(3))
     with pytest.raises(ExchangeOverflow):
         conclude(key.public, asked, replace(reply, second=reply.second + 1e6))
 
 
 def test_rounds_that_need_no_exchange_refuse_one() -> None:
-    key = new_key(PLAN, NoiseSettings(loss="mse"), entropy(1))
-    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), entropy(2))
+    key = new_key(PLAN, NoiseSettings(loss="mse"), SeededEntropy(1))
+    asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), SeededEntropy(2))
     with pytest.raises(LocalProtocolError, match="needs no exchange"):
-        answer(key, asked.request, entropy(3))
+        answer(key, asked.request, SeededEntropy(3))
 
 
 def test_cross_entropy_terms_without_their_exchange_are_refused() -> None:
@@ -159,7 +155,9 @@ def test_cross_entropy_terms_without_their_exchange_are_refused() -> None:
 def test_labels_that_do_not_add_up_to_one_are_refused() -> None:
     key = make_key("log")
     forward = run_forward(PLAN, PLAN.model, key.public, torch.zeros(2, 3))
-    asked = ask(key.public, forward.outputs.double().numpy(), forward.alpha.double().numpy(), entropy(2))
-    result = conclude(key.public, asked, answer(key, asked.request, entropy(3)))
+    asked = ask(
+        key.public, forward.outputs.double().numpy(), forward.alpha.double().numpy(), SeededEntropy(2)
+    )
+    result = conclude(key.public, asked, answer(key, asked.request, SeededEntropy(3)))
     with pytest.raises(LocalProtocolError, match="add up to one"):
         cross_entropy_terms(forward, result, torch.full((2, CLASSES), 1 / math.pi))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import os
 
@@ -16,7 +15,6 @@ from torch import nn
 
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.perturbation.client import client_terms
-from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.errors import PrecisionLost
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.losses import mean_loss
@@ -25,12 +23,9 @@ from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
+from veilsum.roles.entropy import SeededEntropy
 
 SMALL = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
-
-
-def entropy(seed: int):
-    return UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n)).octets
 
 
 @pytest.fixture(scope="module")
@@ -78,17 +73,17 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 )
 def test_settings_that_cannot_work_are_refused_with_the_remedy(plan: Plan, options, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
-        new_key(plan, NoiseSettings(**options), entropy(1))
+        new_key(plan, NoiseSettings(**options), SeededEntropy(1))
 
 
 def test_cross_entropy_with_one_output_is_refused() -> None:
     single = trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(1, 3))
     with pytest.raises(ParameterError, match="at least two outputs"):
-        new_key(single, NoiseSettings(loss="ce"), entropy(1))
+        new_key(single, NoiseSettings(loss="ce"), SeededEntropy(1))
 
 
 def test_keys_are_fresh_and_follow_the_entropy_alone(plan: Plan) -> None:
-    first, second, again = (new_key(plan, NoiseSettings(), entropy(seed)) for seed in (1, 2, 1))
+    first, second, again = (new_key(plan, NoiseSettings(), SeededEntropy(seed)) for seed in (1, 2, 1))
     assert first.public.key_id != second.public.key_id
     assert not np.isclose(first.scale, second.scale)[first.scale != 1].any()
     assert np.array_equal(first.scale, again.scale)
@@ -110,7 +105,7 @@ def test_secrets_do_not_show_in_the_representation_of_a_key(plan: Plan) -> None:
 @settings(deadline=None)
 @given(st.integers(1, 4), st.integers(0, 1000))
 def test_partitions_cover_all_groups_evenly_and_factors_keep_their_range(groups: int, seed: int) -> None:
-    key = new_key(SMALL, NoiseSettings(groups=groups, gamma=2.0), entropy(seed))
+    key = new_key(SMALL, NoiseSettings(groups=groups, gamma=2.0), SeededEntropy(seed))
     sizes = np.bincount(key.public.partition, minlength=groups)
     assert sizes.sum() == 4
     assert sizes.max() - sizes.min() <= 1
@@ -123,7 +118,7 @@ def test_power_of_two_factors_round_nothing(model: nn.Module, plan: Plan, batch)
     """With scaling alone and bit_exact factors the float32 gradient equals the plain one bit for bit."""
     inputs, targets = batch
     key = new_key(
-        plan, NoiseSettings(mode="scale", bit_exact=True, factor_range=(2.0**-10, 2.0**10)), entropy(3)
+        plan, NoiseSettings(mode="scale", bit_exact=True, factor_range=(2.0**-10, 2.0**10)), SeededEntropy(3)
     )
     client = copy.deepcopy(model)
     load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
@@ -141,7 +136,7 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
     """An export without offset has other weights and the same outputs; the state keeps its names and buffers."""
     inputs, _ = batch
     true = copy.deepcopy(model).double().eval()
-    key = new_key(plan, NoiseSettings(), entropy(4))
+    key = new_key(plan, NoiseSettings(), SeededEntropy(4))
     export = key.encrypt_state(true.state_dict(), inference=True)
     protected = copy.deepcopy(true)
     protected.load_state_dict({name: torch.as_tensor(value) for name, value in export.items()})
@@ -152,7 +147,7 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
 
 
 def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> None:
-    key = new_key(plan, NoiseSettings(), entropy(4))
+    key = new_key(plan, NoiseSettings(), SeededEntropy(4))
     with pytest.raises(EncodingError, match=f"{plan.size} parameters"):
         key.encrypt(np.zeros(plan.size - 1))
     with pytest.raises(EncodingError, match="not finite"):
@@ -165,14 +160,16 @@ def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> N
         plan.unflatten(np.zeros(3))
 
 
-def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(model, plan: Plan, batch) -> None:
-    inputs, targets = batch
-    key = new_key(plan, NoiseSettings(gamma=1000.0), entropy(5))
-    client = copy.deepcopy(model)
-    load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
-    with pytest.raises(PrecisionLost, match="gamma at most 250") as caught:
-        recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
-    assert caught.value.suggested_gamma == 250.0
+def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(plan: Plan, batch) -> None:
+    """Where the true gradient vanishes beside the terms, the round ends and names a smaller gamma."""
+    key = new_key(plan, NoiseSettings(gamma=2.0), SeededEntropy(5))
+    terms = dict(client_terms(plan, plan.model, key.public, *batch).vectors)
+    true = recover(key, terms).gradient / key.scale
+    terms["gradient"] = terms["gradient"] - np.append(true, 0.0)
+    with pytest.raises(PrecisionLost, match=r"gamma at most 0\.5") as caught:
+        recover(key, terms)
+    assert caught.value.suggested_gamma == 0.5
+    assert caught.value.condition > 1e7
 
 
 def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan, batch) -> None:
@@ -180,7 +177,7 @@ def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan
     inputs, targets = batch
     noise, seen = NoiseSettings(gamma=300.0), []
     for round_number in range(30):
-        key = new_key(plan, noise, entropy(100 + round_number))
+        key = new_key(plan, noise, SeededEntropy(100 + round_number))
         client = copy.deepcopy(model)
         load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
         found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
@@ -208,7 +205,7 @@ def test_each_kind_of_noise_names_its_leak_in_one_line(mode, loss) -> None:
 
 
 def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
-    key = new_key(SMALL, NoiseSettings(), entropy(6))
+    key = new_key(SMALL, NoiseSettings(), SeededEntropy(6))
     with pytest.raises(Rejection) as caught:
         client_terms(plan, plan.model, key.public, *batch)
     assert caught.value.reason is AbortReason.WRONG_MODEL
@@ -216,14 +213,14 @@ def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
 
 def test_clients_refuse_empty_batches_infinite_inputs_and_foreign_buffers(plan: Plan, batch) -> None:
     inputs, targets = batch
-    key = new_key(plan, NoiseSettings(), entropy(7))
+    key = new_key(plan, NoiseSettings(), SeededEntropy(7))
     with pytest.raises(LocalProtocolError, match="batch is empty"):
         client_terms(plan, plan.model, key.public, inputs[:0], targets[:0])
     with pytest.raises(EncodingError, match="not finite"):
         client_terms(plan, plan.model, key.public, inputs * math.inf, targets)
     with pytest.raises(LocalProtocolError, match="training mode"):
         client_terms(plan, copy.deepcopy(plan.model).eval(), key.public, inputs, targets)
-    scaled = new_key(plan, NoiseSettings(mode="scale"), entropy(7))
+    scaled = new_key(plan, NoiseSettings(mode="scale"), SeededEntropy(7))
     with pytest.raises(LocalProtocolError, match="buffers were made for another"):
         buffers = TermBuffers(plan, scaled.public, inputs)
         client_terms(plan, plan.model, key.public, inputs, targets, buffers=buffers)

@@ -6,7 +6,6 @@ Architectures are drawn from the supported operations; the reference is plain au
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +24,6 @@ from veilsum.protocol.perturbation.client import (
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.exchange import answer, conclude
 from veilsum.protocol.perturbation.key import NoiseKey, new_key
 from veilsum.protocol.perturbation.layout import Terms, require_terms, weighted_mean
@@ -35,17 +33,13 @@ from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import Recovered, recover
 from veilsum.protocol.perturbation.settings import UNIT_ROUNDOFF, NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
+from veilsum.roles.entropy import SeededEntropy
 
 BLOCKS = (
     *("conv", "grouped", "depthwise", "residual", "concat", "product", "gated_sum", "batchnorm", "groupnorm"),
     *("instancenorm", "prelu", "leaky", "maxpool", "avgpool", "dropout", "padded"),
 )
 EXAMPLES = settings(max_examples=20, deadline=None, derandomize=True)
-
-
-def entropy(seed: int):
-    stream = UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n))
-    return stream.octets
 
 
 class Block(nn.Module):
@@ -179,8 +173,8 @@ def upload(plan: Plan, module: nn.Module, key: NoiseKey, inputs: Tensor, targets
         if key.settings.loss == "mse" or not key.settings.has_offset:
             return client_terms(plan, module, key.public, inputs, targets)
         forward = run_forward(plan, module, key.public, inputs)
-        exchange = exchange_request(forward, entropy(3))
-        reply = answer(key, exchange.request, entropy(4))
+        exchange = exchange_request(forward, SeededEntropy(3))
+        reply = answer(key, exchange.request, SeededEntropy(4))
         return cross_entropy_terms(forward, conclude(key.public, exchange, reply), targets)
 
 
@@ -188,7 +182,7 @@ def federate(case: Case, dtype: torch.dtype) -> tuple[Plan, NoiseKey, list[Terms
     model = case.build()
     plan = trace(model, torch.zeros(1, 2, 5, 5))
     precision = "float64" if dtype == torch.float64 else "float32"
-    key = new_key(plan, replace(case.noise, precision=precision), entropy(case.seed))
+    key = new_key(plan, replace(case.noise, precision=precision), SeededEntropy(case.seed))
     client = copy.deepcopy(model).to(dtype)
     load_parameters(plan, client, key.encrypt(plan.flatten(model.double().state_dict())))
     uploads = [upload(plan, client, key, x.to(dtype), y) for x, y in case.batches()]
@@ -293,7 +287,9 @@ def test_a_whole_training_with_fresh_keys_ends_where_plain_training_ends(loss: s
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         for round_number in range(12):
             true = plan.flatten(model.state_dict())
-            key = new_key(plan, noise if protected else replace(noise, mode="scale"), entropy(round_number))
+            key = new_key(
+                plan, noise if protected else replace(noise, mode="scale"), SeededEntropy(round_number)
+            )
             client = copy.deepcopy(model)
             load_parameters(plan, client, key.encrypt(true) if protected else true)
             uploads = [upload(plan, client, key, x, y) for x, y in case.batches()]

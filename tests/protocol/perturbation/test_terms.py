@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.perturbation.client import client_terms, run_forward, squared_error_terms
-from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.key import NoiseKey, new_key
 from veilsum.protocol.perturbation.layout import Terms, require_terms, term_sizes, weighted_mean
 from veilsum.protocol.perturbation.packing import load_parameters
@@ -21,10 +19,7 @@ from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
-
-
-def entropy(seed: int):
-    return UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n)).octets
+from veilsum.roles.entropy import SeededEntropy
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +30,7 @@ def plan() -> Plan:
 
 @pytest.fixture
 def key(plan: Plan) -> NoiseKey:
-    return new_key(plan, NoiseSettings(groups=2), entropy(1))
+    return new_key(plan, NoiseSettings(groups=2), SeededEntropy(1))
 
 
 @pytest.fixture
@@ -74,14 +69,14 @@ WHOLE = BODY + 5 * 4 + 4
 )
 def test_the_table_of_terms_is_the_stated_one(plan: Plan, options, sizes: dict[str, int]) -> None:
     """Squared error has m + 2 terms, cross entropy 3m + 1, both with one short term for the head."""
-    key = new_key(plan, NoiseSettings(**options), entropy(1))
+    key = new_key(plan, NoiseSettings(**options), SeededEntropy(1))
     assert term_sizes(plan, key.public) == sizes
 
 
 def test_normalisations_add_mean_mean_square_and_count() -> None:
     model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2))
     plan = trace(model, torch.zeros(1, 3))
-    key = new_key(plan, NoiseSettings(mode="scale"), entropy(1))
+    key = new_key(plan, NoiseSettings(mode="scale"), SeededEntropy(1))
     assert term_sizes(plan, key.public)["moments"] == 13
 
 
@@ -182,7 +177,7 @@ def test_autograd_and_the_hand_written_pass_agree(plan: Plan) -> None:
     general = replace(plan, dense_chain=None)
     model = copy.deepcopy(plan.model).double()
     for loss_groups in (1, 3):
-        key = new_key(plan, NoiseSettings(groups=loss_groups), entropy(2))
+        key = new_key(plan, NoiseSettings(groups=loss_groups), SeededEntropy(2))
         load_parameters(plan, model, key.encrypt(plan.flatten(model.state_dict())))
         inputs, targets = torch.linspace(-1, 1, 12).reshape(4, 3).double(), torch.tensor([0, 1, 2, 3])
         by_hand, by_autograd = (client_terms(p, model, key.public, inputs, targets) for p in (plan, general))
@@ -194,7 +189,7 @@ def test_no_tensor_of_outputs_times_parameters_is_built() -> None:
     """With 64 outputs and m = 1 the largest tensor of a client step is no larger than one term."""
     model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.LeakyReLU(), nn.Linear(64, 64))
     plan = trace(model, torch.zeros(1, 8))
-    key = new_key(plan, NoiseSettings(), entropy(3))
+    key = new_key(plan, NoiseSettings(), SeededEntropy(3))
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):

@@ -61,6 +61,10 @@ def test_layers_that_are_not_homogeneous_are_refused_by_name(layer: nn.Module) -
         (lambda self, x: 1.0 + x, "adding a constant"),
         (lambda self, x: x - 0.5, "adding a constant"),
         (lambda self, x: x / (x + x), "dividing by a tensor"),
+        (lambda self, x: torch.div(x, 2, rounding_mode="floor"), "division that rounds"),
+        (lambda self, x: torch.add(x, other=1.0), "adding a constant"),
+        (lambda self, x: x.chunk(2, 1)[0], "chunk is not on the list"),
+        (lambda self, x: self.extra(x[:, None])[0][:, 0], "more than one tensor"),
         (lambda self, x: x.clamp(0, 1), "clamp is not positively homogeneous"),
         (lambda self, x: x - x.mean(0), "batch dimension"),
         (lambda self, x: x * x.sum(), "all dimensions"),
@@ -74,7 +78,11 @@ def test_layers_that_are_not_homogeneous_are_refused_by_name(layer: nn.Module) -
     ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
 )
 def test_operations_in_forward_are_refused_with_the_reason(forward, words: str) -> None:
-    extra = {"shared": nn.Linear(6, 6), "free parameters": nn.Parameter(torch.ones(6))}
+    extra = {
+        "shared": nn.Linear(6, 6),
+        "free parameters": nn.Parameter(torch.ones(6)),
+        "more than one tensor": nn.MaxPool1d(1, return_indices=True),
+    }
     layers = {"extra": extra[words]} if words in extra else {}
     assert words in str(refusal(Body(forward, **layers)))
 

@@ -6,7 +6,6 @@ hidden layers. Limits are set well inside what the attacks reach, so that they f
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +26,7 @@ from veilsum.protocol.perturbation.packing import load_parameters
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.settings import NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
+from veilsum.roles.entropy import SeededEntropy
 from veilsum.simulations.attacks.perturbation import (
     balancedness,
     cross_entropy,
@@ -38,10 +38,6 @@ from veilsum.simulations.attacks.perturbation import (
 )
 
 CLASSES, INPUTS, WIDTH, OWN, LATE = 10, 50, 128, 200, 200
-
-
-def entropy(seed: int):
-    return UniformStream(lambda n: hashlib.shake_256(seed.to_bytes(8, "big")).digest(n)).octets
 
 
 @dataclass
@@ -57,7 +53,7 @@ class Task:
         return module
 
     def view(self, round_number: int, settings: NoiseSettings, seed: int = 1) -> View:
-        key = new_key(self.plan, settings, entropy(seed))
+        key = new_key(self.plan, settings, SeededEntropy(seed))
         return View(self, key, self.states[round_number])
 
 
@@ -205,7 +201,7 @@ def test_signs_tell_two_models_apart_with_certainty(task: Task) -> None:
     candidates = [task.states[0][:hidden], other[:hidden]]
     for trial in range(20):
         chosen = trial % 2
-        key = new_key(task.plan, NoiseSettings(), entropy(trial))
+        key = new_key(task.plan, NoiseSettings(), SeededEntropy(trial))
         perturbed = key.encrypt((task.states[0], other)[chosen])
         assert signs.distinguish(candidates, perturbed[:hidden]) == chosen
 
@@ -219,8 +215,8 @@ def test_a_client_gets_the_true_softmax_and_gamma_from_one_exchange(
     inputs = task.own[0][:32]
     outputs, alpha = view.outputs(inputs)
     forward = run_forward(task.plan, view.perturbed, view.public, inputs)
-    asked = exchange_request(forward, entropy(2))
-    reply = conclude(view.public, asked, answer(view.key, asked.request, entropy(3)))
+    asked = exchange_request(forward, SeededEntropy(2))
+    reply = conclude(view.public, asked, answer(view.key, asked.request, SeededEntropy(3)))
     found = cross_entropy.recover_softmax(reply.surrogate, reply.direction, view.public)
     truth = torch.softmax(view.true(inputs).detach(), dim=1).numpy()
     assert np.abs(found - truth).max() < 1e-8
@@ -234,7 +230,7 @@ def test_the_server_gets_each_samples_softmax_from_the_printed_exchange(task: Ta
     view = task.view(20, NoiseSettings(loss="ce", exchange="printed", groups=2))
     inputs = task.own[0][:32]
     forward = run_forward(task.plan, view.perturbed, view.public, inputs)
-    asked = exchange_request(forward, entropy(2)).request
+    asked = exchange_request(forward, SeededEntropy(2)).request
     found = cross_entropy.softmax_from_ratios(asked.values, asked.alpha, view.key.offset)
     truth = torch.softmax(view.true(inputs).detach(), dim=1).numpy()
     assert np.median(np.abs(found - truth)) < 1e-10
@@ -245,7 +241,7 @@ def test_one_mask_for_two_terms_shows_the_clients_own_gradient(task: Task) -> No
     view = task.view(20, NoiseSettings())
     terms = client_terms(task.plan, view.perturbed, view.public, *task.own)
     head = terms.vectors["gradient"][task.plan.head_slices()[0]]
-    mask = UniformStream(entropy(9)).uniform(-1e6, 1e6, head.size)
+    mask = UniformStream(SeededEntropy(9)).uniform(-1e6, 1e6, head.size)
     assert np.allclose(shared_mask.unmask(head + mask, np.zeros_like(head) + mask), head, atol=1e-8)
     assert terms.vectors["beta"].size == task.plan.body_size + 1
 
@@ -260,7 +256,7 @@ def test_infinitely_many_models_explain_what_a_client_sees(task: Task) -> None:
     seen = view.key.encrypt(task.states[20])
     models = []
     for seed in (11, 12, 13):
-        other = replace(new_key(task.plan, NoiseSettings(groups=2), entropy(seed)), public=view.public)
+        other = replace(new_key(task.plan, NoiseSettings(groups=2), SeededEntropy(seed)), public=view.public)
         offset = other.encrypt(np.zeros(task.plan.size))
         model = (seen - offset) / other.scale
         assert np.allclose(other.encrypt(model), seen, rtol=1e-12, atol=1e-12)
@@ -287,8 +283,8 @@ def test_the_cross_entropy_gradient_is_the_stated_combination(task: Task) -> Non
     view = task.view(20, NoiseSettings(loss="ce", exchange="printed", groups=2))
     inputs, labels = task.own
     forward = run_forward(task.plan, view.perturbed, view.public, inputs)
-    asked = exchange_request(forward, entropy(2))
-    reply = conclude(view.public, asked, answer(view.key, asked.request, entropy(3)))
+    asked = exchange_request(forward, SeededEntropy(2))
+    reply = conclude(view.public, asked, answer(view.key, asked.request, SeededEntropy(3)))
     terms = cross_entropy_terms(forward, reply, labels).vectors
     loss = nn.functional.cross_entropy(view.true(inputs), labels)
     gradients = torch.autograd.grad(loss, list(view.true.parameters()))
