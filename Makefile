@@ -17,8 +17,8 @@ export PATH := $(PATH):/usr/sbin:/usr/local/sbin
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-demo: $(READY) ## a secure sum of real vectors, who saw what, and the error against the plain sum
-	@$(VENV)/bin/veilsum demo
+demo: $(READY) ## five peers train on real digits with AMPC, beside plain FedAvg; who saw what
+	$(VENV)/bin/veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
 
 test: $(READY) broker ## the whole default suite
 	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
@@ -31,9 +31,12 @@ check: $(READY) ## lint, formatting, types
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 
-bench: $(READY) ## cost against limits; figures also in bench/core.json
+bench: $(READY) ## cost against limits; figures also in bench/*.json
 	@mkdir -p bench
 	$(VENV)/bin/veilsum bench core --json bench/core.json
+	$(VENV)/bin/veilsum bench rounds --scheme masked --parties 10 --dim 1000000 --bits 32 --json bench/masked-10.json
+	$(VENV)/bin/veilsum bench rounds --scheme masked --parties 50 --dim 1000000 --bits 32 --drop 5 --json bench/masked-50.json
+	$(VENV)/bin/veilsum bench rounds --scheme ampc --parties 10 --dim 1000000 --bits 64 --json bench/ampc-10.json
 
 docs: $(READY) ## regenerate what is generated in specs/
 	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(PYTHON) "$$maker" || exit 1; done

@@ -21,12 +21,6 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = (
     Command(
-        "demo",
-        "See it work",
-        "a secure sum of real vectors, and who saw what",
-        "veilsum.simulations.commands.demo",
-    ),
-    Command(
         "simulate",
         "See it work",
         "a whole federation in this process, on virtual time",
@@ -70,7 +64,7 @@ of another."""
 
 CLOSING = """\
 Examples:
-  veilsum demo
+  veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
   veilsum plan --parties 100 --max-weight 1000 --clip 8 --bits 64
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed
   veilsum bench core --json core.json

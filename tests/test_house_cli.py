@@ -176,19 +176,3 @@ def test_json_in_a_file_leaves_the_table_on_standard_output(
     assert json.loads(target.read_text())["fractional_bits"] == 40
     assert "fractional bits that fit" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [target]
-
-
-def test_the_demo_recovers_the_mean_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["demo", "--dim", "2000", "--json", "-"]) == 0
-    printed = capsys.readouterr()
-    figures = json.loads(printed.out)
-    assert 0 <= figures["max_abs_error"] <= figures["error_bound"] < 1e-10
-    assert figures["largest_correlation"] < 0.15
-    assert "what the server received" in printed.err
-
-
-def test_the_demo_refuses_two_parties_since_each_would_learn_the_other(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert cli.main(["demo", "--parties", "2"]) == 2
-    assert "3 to 100 parties, not 2" in capsys.readouterr().err

@@ -109,8 +109,8 @@ def test_the_console_script_runs_outside_the_checkout(installed: Installed) -> N
     planned = installed.run("veilsum", "plan", "--parties", "100", "--max-weight", "1000", "--clip", "8")
     assert planned.returncode == 0, planned.stderr
     assert "fractional bits that fit" in planned.stdout
-    demo = installed.run("veilsum", "demo", "--dim", "100")
-    assert demo.returncode == 0, demo.stderr
+    simulated = installed.run("veilsum", "simulate", "--scheme", "ampc", "--task", "vectors:100")
+    assert simulated.returncode == 0, simulated.stderr
 
 
 def test_every_installed_module_imports_from_the_environment_alone(installed: Installed) -> None:
