@@ -237,6 +237,13 @@ class LyingTable:
     def drop(self, flight: Flight) -> None:
         self.wire.remove(flight)
 
+    def hold(self, kind: type[Message], receiver: str, sender: str) -> Flight:
+        """Take such a message off the wire and deliver everything else; `deliver` it when its time has come."""
+        flight = self.until(kind, receiver, sender)
+        self.drop(flight)
+        self.settle()
+        return flight
+
     def deliver(self, flight: Flight) -> RemoteProtocolError | None:
         try:
             events = self.machines[flight.receiver].receive(flight.sender, flight.message, self.now)
