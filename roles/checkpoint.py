@@ -1,7 +1,7 @@
 """What a party knows, on disk: whole or not at all, three times over, and under one settings hash.
 
     checkpoint-000000000042.json   numbers, checksum, and which model belongs to them
-    model-000000000003.f32         the model after three rounds: float32, little-endian
+    model-<rounds>-<hash>.f32      the model: float32, little-endian
     lock                           held by the process that lives here
 
 Each checkpoint is a new file: written under a temporary name, flushed, renamed, and the folder flushed; so

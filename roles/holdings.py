@@ -9,7 +9,7 @@ from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.roles.checkpoint import StateFolder
 from veilsum.roles.federation import LoadedFederation
-from veilsum.roles.process import state_folder
+from veilsum.roles.place import state_folder
 
 
 def held_model(loaded: LoadedFederation, name: str, state: Path | None = None) -> tuple[Model, int]:

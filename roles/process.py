@@ -18,26 +18,31 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.protocol.events import Model, RunFinished
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity, Role
+from veilsum.protocol.events import RunFinished
+from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.keys import Role
 from veilsum.roles.channels import Channels
 from veilsum.roles.checkpoint import CheckpointError, StateFolder
 from veilsum.roles.clock import monotonic
 from veilsum.roles.driver import Driver, Ended
 from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import require_real_entropy, system_entropy
-from veilsum.roles.federation import LoadedFederation, enter_federation, require_complete
 from veilsum.roles.gathering import gather
-from veilsum.roles.journal import Journal, LogFormat
+from veilsum.roles.journal import Journal
 from veilsum.roles.learner import Learner
 from veilsum.roles.machines import Rules
+from veilsum.roles.place import (
+    Place,
+    RoleOptions,
+    defence_notes,
+    find_first_model,
+    make_party_learner,
+    state_folder,
+    take_place,
+)
 from veilsum.roles.post import PostOffice
-from veilsum.roles.privatefiles import PrivateFileError
-from veilsum.roles.roster import RosterRefused
 from veilsum.roles.status import EVERY_S, Status, sign_status
 from veilsum.transport.datagrams import LIFE_BYTES
 from veilsum.transport.errors import TransportError
@@ -50,41 +55,10 @@ THREADS = 4
 THREAD_NAMES = "veilsum-work"
 JOIN_S = 0.5
 LONGEST_LINGER_S = 20.0
-STATE_FOLDER = "state"
 
 
 class Stopped(Exception):
     """The process was told to stop."""
-
-
-@dataclass(frozen=True)
-class RoleOptions:
-    """What the command line says about one process."""
-
-    federation: Path
-    name: str
-    key: Path | None = None
-    state: Path | None = None
-    data: Path | None = None
-    device: str | None = None
-    init: Path | None = None
-    resume: bool = False
-    fresh: bool = False
-    log_format: LogFormat = "text"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A process's place in its federation, before it has a model."""
-
-    loaded: LoadedFederation
-    identity: Identity
-    key_folder: Path
-    options: RoleOptions
-
-    @property
-    def name(self) -> PartyId:
-        return self.identity.name
 
 
 def run_role(role: Role, options: RoleOptions) -> int:
@@ -104,31 +78,9 @@ def run_role(role: Role, options: RoleOptions) -> int:
         state.release()
 
 
-def take_place(role: Role, options: RoleOptions) -> Place:
-    """Check settings, roster, keys and that this command is the one for them."""
-    folder = options.federation if options.federation.is_dir() else options.federation.parent
-    key_folder = options.key or folder / "keys" / options.name
-    try:
-        loaded, identity = enter_federation(options.federation, key_folder)
-    except (RosterRefused, PrivateFileError) as refusal:
-        raise ParameterError([str(refusal)]) from refusal
-    if identity.name != options.name:
-        raise ParameterError([f"{key_folder} holds the keys of {identity.name}, not of {options.name}"])
-    if identity.role is not role:
-        raise ParameterError([f"{identity.name} is a {identity.role}: run veilsum {identity.role}"])
-    require_complete(loaded)
-    loaded.config.require_workable()
-    return Place(loaded, identity, key_folder, options)
-
-
-def state_folder(folder: Path, name: str) -> Path:
-    """Where a party keeps its checkpoints unless --state says otherwise."""
-    return folder / STATE_FOLDER / name
-
-
 def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     options = place.options
-    learner = None if place.name == SERVER else make_party_learner(place)
+    learner = None if place.name == SERVER else make_party_learner(place, state.folder)
     saved = None
     if state.exists() and not options.fresh:
         if not options.resume:
@@ -150,45 +102,10 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     seen = saved.seen if saved is not None else {}
     state.save(durable, seen)
     post = PostOffice(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
-    for text in rules.scheme.warnings(rules.parameters):
+    for text in (*rules.scheme.warnings(rules.parameters), *defence_notes(place, learner)):
         journal.say("warning", text=text)
     station = _Station(place, rules, durable, state, post, learner, journal, resumed=saved is not None)
     return station.run()
-
-
-def make_party_learner(place: Place) -> Learner:
-    """The participant's own training; loads torch where the task needs it."""
-    from veilsum.roles.learning.factory import make_learner
-    from veilsum.roles.learning.task import load_task
-
-    config, options = place.loaded.config, place.options
-    task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
-    return make_learner(
-        task,
-        config.index_of(place.name),
-        len(config.parties),
-        config.split,
-        config.training_options(place.name, options.device),
-        config.seed,
-    )
-
-
-def find_first_model(place: Place, learner: Learner | None) -> Model:
-    """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
-    from veilsum.roles.learning.first_model import ask_for_first_model
-    from veilsum.roles.learning.modelfiles import load_model
-
-    options, loaded = place.options, place.loaded
-    made = learner.initial_model() if learner is not None else None
-    if options.init is not None:
-        given = load_model(options.init)
-        if made is not None and len(made) != len(given):
-            raise ParameterError([f"{options.init} has {len(given)} values, the task's model {len(made)}"])
-        return given
-    if made is not None:
-        return made
-    file = loaded.folder / "federation.toml" if options.federation.is_dir() else options.federation
-    return ask_for_first_model(loaded.config, file, loaded.data_folder(options.data))
 
 
 @dataclass

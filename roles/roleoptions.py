@@ -49,7 +49,8 @@ def add_role_arguments(parser: argparse.ArgumentParser, *, trains: bool) -> None
 
 
 def run_with_arguments(role: Role, args: argparse.Namespace) -> int:
-    from veilsum.roles.process import RoleOptions, run_role
+    from veilsum.roles.place import RoleOptions
+    from veilsum.roles.process import run_role
 
     return run_role(
         role,

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_no_earlier_run(folder: Path) -> None:
     from veilsum.protocol.errors import ParameterError
-    from veilsum.roles.process import STATE_FOLDER
+    from veilsum.roles.place import STATE_FOLDER
 
     if any((folder / STATE_FOLDER).glob("*/checkpoint-*.json")):
         raise ParameterError([f"{folder} holds an earlier run: --resume goes on from it, --fresh forgets it"])

@@ -1,0 +1,126 @@
+"""A process's place in its federation: whose keys it has, what it trains on, and the model it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.events import Model
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.keys import Identity, Role
+from veilsum.roles.config_file import FILE_NAME
+from veilsum.roles.entropy import require_real_entropy, system_entropy
+from veilsum.roles.federation import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
+from veilsum.roles.journal import LogFormat
+from veilsum.roles.learner import Learner
+from veilsum.roles.privatefiles import PrivateFileError
+from veilsum.roles.roster import RosterRefused
+
+STATE_FOLDER = "state"
+
+
+@dataclass(frozen=True)
+class RoleOptions:
+    """What the command line says about one process."""
+
+    federation: Path
+    name: str
+    key: Path | None = None
+    state: Path | None = None
+    data: Path | None = None
+    device: str | None = None
+    init: Path | None = None
+    resume: bool = False
+    fresh: bool = False
+    log_format: LogFormat = "text"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process's place in its federation, before it has a model."""
+
+    loaded: LoadedFederation
+    identity: Identity
+    key_folder: Path
+    options: RoleOptions
+
+    @property
+    def name(self) -> PartyId:
+        return self.identity.name
+
+
+def take_place(role: Role, options: RoleOptions) -> Place:
+    """Check settings, roster, keys and that this command is the one for them."""
+    folder = options.federation if options.federation.is_dir() else options.federation.parent
+    key_folder = options.key or folder / KEYS_FOLDER / options.name
+    try:
+        loaded, identity = enter_federation(options.federation, key_folder)
+    except (RosterRefused, PrivateFileError) as refusal:
+        raise ParameterError([str(refusal)]) from refusal
+    if identity.name != options.name:
+        raise ParameterError([f"{key_folder} holds the keys of {identity.name}, not of {options.name}"])
+    if identity.role is not role:
+        raise ParameterError([f"{identity.name} is a {identity.role}: run veilsum {identity.role}"])
+    require_complete(loaded)
+    loaded.config.require_workable()
+    return Place(loaded, identity, key_folder, options)
+
+
+def state_folder(folder: Path, name: str) -> Path:
+    """Where a party keeps its checkpoints unless --state says otherwise."""
+    return folder / STATE_FOLDER / name
+
+
+def make_party_learner(place: Place, state: Path) -> Learner:
+    """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
+    from veilsum.roles.learning.factory import make_learner
+    from veilsum.roles.learning.task import load_task
+
+    config, options = place.loaded.config, place.options
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
+    learner = make_learner(
+        task,
+        config.index_of(place.name),
+        len(config.parties),
+        config.split,
+        config.training_options(place.name, options.device),
+        config.seed,
+        defence=config.defence,
+        entropy=require_real_entropy(system_entropy),
+    )
+    if not config.defence:
+        return learner
+    from veilsum.roles.learning.defences.keeping import STATE_FILE, KeepingLearner
+
+    return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh)
+
+
+def defence_notes(place: Place, learner: Learner | None) -> Iterator[str]:
+    """What the defence leaves open, and what it gives this party in figures."""
+    from veilsum.roles.learning.defences.keeping import KeepingLearner
+    from veilsum.roles.learning.defences.parse import parse_defence
+
+    config = place.loaded.config
+    if isinstance(learner, KeepingLearner):
+        yield from parse_defence(config.defence).warnings(config)
+        yield from learner.notes(config.rounds)
+
+
+def find_first_model(place: Place, learner: Learner | None) -> Model:
+    """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
+    from veilsum.roles.learning.first_model import ask_for_first_model
+    from veilsum.roles.learning.modelfiles import load_model
+
+    options, loaded = place.options, place.loaded
+    made = learner.initial_model() if learner is not None else None
+    if options.init is not None:
+        given = load_model(options.init)
+        if made is not None and len(made) != len(given):
+            raise ParameterError([f"{options.init} has {len(given)} values, the task's model {len(made)}"])
+        return given
+    if made is not None:
+        return made
+    file = loaded.folder / FILE_NAME if options.federation.is_dir() else options.federation
+    return ask_for_first_model(loaded.config, file, loaded.data_folder(options.data))
