@@ -6,7 +6,7 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,8 @@ from veilsum.roles.config import FederationConfig
 from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.learner import Learner
-from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.factory import Defended, make_learner
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.machines import Rules
@@ -50,14 +51,21 @@ class Federation:
         scheme = config.find_scheme()
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
+        entropy = SeededEntropy(config.seed)
         learners: dict[PartyId, Learner] = {
             name: make_learner(
-                task, index, len(names), config.split, config.training_options(name), config.seed
+                task,
+                index,
+                len(names),
+                config.split,
+                config.training_options(name),
+                config.seed,
+                defence=config.defence,
+                entropy=entropy.for_party(f"defence/{name}"),
             )
             for index, name in enumerate(names)
         }
         model = initial_model if initial_model is not None else next(iter(learners.values())).initial_model()
-        entropy = SeededEntropy(config.seed)
         identities = _identities(config, scheme, entropy)
         return cls(
             config=config,
@@ -70,6 +78,16 @@ class Federation:
             initial_model=model,
             entropy=entropy,
         )
+
+    def defence_notes(self) -> Iterator[str]:
+        """What the defence of the parties leaves open, and what it gives in figures."""
+        yield from parse_defence(self.config.defence).warnings(self.config)
+        parties_of: dict[str, list[PartyId]] = {}
+        for name, learner in self.learners.items():
+            for note in learner.notes(self.config.rounds) if isinstance(learner, Defended) else ():
+                parties_of.setdefault(note, []).append(name)
+        for note, names in parties_of.items():
+            yield f"{'every party' if len(names) == len(self.learners) else ', '.join(names)}: {note}"
 
     def fresh(self) -> Durable:
         """What a party has before its first round."""

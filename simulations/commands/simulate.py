@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     base = FederationConfig.from_toml(args.file) if args.file else None
     config = config_from_arguments(args, base)
     result = simulate(config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True)
-    for text in result.federation.scheme.warnings(result.federation.parameters):
+    federation = result.federation
+    for text in (*federation.scheme.warnings(federation.parameters), *federation.defence_notes()):
         sys.stderr.write(f"note: {text}\n")
     publish(describe(result), result.figures(), args.json)
     return 1 if result.failed is not None else 0

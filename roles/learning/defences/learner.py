@@ -78,7 +78,7 @@ class DefendedLearner(TorchLearner):
         if defence != str(self._defences):
             raise LocalProtocolError(
                 f"the private state belongs to defence {defence!r}, not {str(self._defences)!r}: restore it with "
-                "the defence it was made for"
+                "the defence it was made for, or start afresh"
             )
         if set(states) != set(self.guards):
             raise LocalProtocolError(f"the private state holds {sorted(states)}, not {sorted(self.guards)}")
