@@ -47,7 +47,7 @@ def test_a_client_given_another_model_ends_the_round_at_all_who_share_masks_with
     keys = {
         flight.sender: flight.message.keys for flight in table.sent if isinstance(flight.message, RoundKeys)
     }
-    cohort = CohortKeys(replace(lured.stamp, model_hash=b""), keys)
+    cohort = CohortKeys(replace(lured.stamp, model_hash=b""), keys, len(keys))
     for name in table.names[1:]:
         detail = table.refuses(name, "server", cohort, REASON.WRONG_MODEL)
         assert "p0" in detail

@@ -152,7 +152,11 @@ def test_messages_without_a_session_belong_to_none(scheme: str) -> None:
     table.until(MaskedInput)
     for message in round_messages(Stamp()):
         table.refuses("server", "p0", message, REASON.WRONG_SESSION)
-    for message in (CohortKeys(Stamp(), {}), DeliveredShares(Stamp(), {}), SurvivorList(Stamp(), (), ())):
+    for message in (
+        CohortKeys(Stamp(), {}, 0),
+        DeliveredShares(Stamp(), {}),
+        SurvivorList(Stamp(), (), (), 0),
+    ):
         table.refuses("p0", "server", message, REASON.WRONG_SESSION)
     assert finishes(table)
 
@@ -192,6 +196,6 @@ def test_the_server_refuses_what_only_it_may_say() -> None:
     table = LyingTable("masked", 5)
     table.until(RoundKeys)
     stamp = table.attempt_of("server").stamp
-    for message in (CohortKeys(stamp, {}), SurvivorList(stamp, (), ()), DeliveredShares(stamp, {})):
+    for message in (CohortKeys(stamp, {}, 0), SurvivorList(stamp, (), (), 0), DeliveredShares(stamp, {})):
         table.refuses("server", "p0", message, REASON.UNEXPECTED_MESSAGE)
     assert finishes(table)
