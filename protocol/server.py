@@ -324,7 +324,9 @@ class ServerMachine:
         if not failed.repeatable or self.attempt >= self._parameters.max_attempts:
             return events + self._abandon("outcome", failed)
         present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
-        self._expected = present | self._knocking
+        wanted = present | self._knocking
+        enough = len(wanted) >= self._parameters.min_parties
+        self._expected = wanted if enough else frozenset(self.session.members)
         return events + self._open("outcome", now)
 
     def _abandon(self, trigger: type[Message] | str, failed: Failed) -> list[Event]:
