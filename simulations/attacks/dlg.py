@@ -1,0 +1,57 @@
+"""Deep leakage from gradients: find images whose gradient is the one that was sent.
+
+DLG optimises image and soft label together; iDLG reads the label first and optimises the image alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from veilsum.simulations.attacks.common import Budget, Reconstruction, Victim, minimise, to_images
+from veilsum.simulations.attacks.labels import recover_labels
+from veilsum.simulations.attacks.targets import Target
+
+
+def dlg(target: Target, budget: Budget, seed: int) -> Reconstruction:
+    """Image and label together."""
+    victim = Victim(target)
+
+    def start(attempt: int) -> list[torch.Tensor]:
+        source = victim.random(seed, "dlg", *target.owners, target.round, attempt)
+        images = torch.rand(victim.shape, generator=source)
+        labels = torch.randn(target.batch, victim.classes, generator=source)
+        return [images.to(victim.device), labels.to(victim.device)]
+
+    def objective(values: list[torch.Tensor]) -> torch.Tensor:
+        images, labels = values
+        scores = functional.log_softmax(victim.module(images), dim=1)
+        loss = -(functional.softmax(labels, dim=1) * scores).sum(dim=1).mean()
+        return victim.mismatch(victim.gradients(loss))
+
+    best = minimise(start, objective, budget)
+    images, labels = best.values
+    found = labels.argmax(dim=1).cpu().numpy()
+    return Reconstruction(
+        target, to_images(images), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+    )
+
+
+def idlg(target: Target, budget: Budget, seed: int) -> Reconstruction:
+    """The label from the last layer, then the image."""
+    victim = Victim(target)
+    labels = recover_labels(victim, seed)
+
+    def start(attempt: int) -> list[torch.Tensor]:
+        source = victim.random(seed, "idlg", *target.owners, target.round, attempt)
+        return [torch.rand(victim.shape, generator=source).to(victim.device)]
+
+    def objective(values: list[torch.Tensor]) -> torch.Tensor:
+        loss = functional.cross_entropy(victim.module(values[0]), labels)
+        return victim.mismatch(victim.gradients(loss))
+
+    best = minimise(start, objective, budget)
+    found = labels.cpu().numpy()
+    return Reconstruction(
+        target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+    )

@@ -1,0 +1,74 @@
+"""What a user asks an audit for, and the federations that are played for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config import FederationConfig
+from veilsum.simulations.audit.registry import AttackEntry, find_attack
+from veilsum.simulations.audit.scales import Scale
+from veilsum.simulations.audit.stage import Played, play
+
+
+@dataclass(frozen=True)
+class Request:
+    """One attack on the view of one adversary under one scheme and defence."""
+
+    scheme: str
+    adversary: str
+    attack: str
+    scale: Scale
+    seed: int = 7
+    defence: str = ""
+    task: str = "digits"
+    data: str | None = None
+    model: str | None = None
+    parties: int = 4
+    images: int = 1
+    payload: str = "gradient"
+    local_epochs: int = 1
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.parties < 2:
+            problems.append(f"parties must be at least 2, not {self.parties}")
+        if self.images < 1:
+            problems.append(f"images must be at least 1, not {self.images}")
+        if problems:
+            raise ParameterError(problems)
+
+    @property
+    def entry(self) -> AttackEntry:
+        return find_attack(self.attack)
+
+    @property
+    def undefended(self) -> Request:
+        """The same attack by the server of plain FedAvg on unprotected training."""
+        return replace(self, scheme="plain", defence="", adversary="server")
+
+    def config(self) -> FederationConfig:
+        return FederationConfig.from_options(
+            {
+                "name": "audit",
+                "scheme": self.scheme,
+                "parties": self.parties,
+                "rounds": self.rounds,
+                "seed": self.seed,
+                "task": self.task,
+                "data": self.data,
+                "model": self.model or self.entry.model,
+                "payload": self.payload,
+                "local_epochs": self.local_epochs,
+                "batch_size": "all",
+                "device": "cpu",
+                "min_parties": min(3, self.parties) if self.scheme != "plain" else None,
+                **({"defence": self.defence} if self.defence else {}),
+            }
+        )
+
+    def stages(self) -> Iterator[Played]:
+        config = self.config()
+        return (play(config, self.images, draw) for draw in range(self.scale.draws))

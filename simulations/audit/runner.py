@@ -1,0 +1,53 @@
+"""Runs requests one after the other, with progress, and keeps what is done when it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from veilsum.roles.progress import Progress
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows import Row
+from veilsum.simulations.audit.steps import Steps
+from veilsum.simulations.audit.verdicts import verdicts, warnings
+
+
+@dataclass
+class Outcome:
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "complete": not self.interrupted,
+            "rows": [row.figures() for row in self.rows],
+            "verdicts": [vars(one) for one in verdicts(self.rows)],
+            "warnings": [*warnings(self.rows), *self.notes],
+        }
+
+
+def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
+    """The rows of one request, by the kind of its attack."""
+    kind = request.entry.kind
+    if kind == "gradient":
+        from veilsum.simulations.audit.gradient import gradient_rows
+
+        return gradient_rows(request, steps)
+    raise AssertionError(f"no experiment for attacks of kind {kind}")
+
+
+def run_requests(requests: Sequence[Request], *, progress: bool = False) -> Outcome:
+    """All rows of all requests; Ctrl-C ends early and keeps the rows done so far."""
+    outcome = Outcome()
+    steps = Steps(len(requests), Progress("audit", 100) if progress else None)
+    try:
+        for request in requests:
+            for row in rows_of(request, steps):
+                outcome.rows.append(row)
+            steps.next_request()
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    steps.close()
+    return outcome

@@ -1,0 +1,46 @@
+"""How much work an audit may do: smoke to see that it runs, quick to see a trend, full to say something.
+
+Attack budgets count evaluations, so that a result depends on the seed and not on the machine's load. `draws` is how
+many small federations are played, each with other images: parties x images x draws is the n of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.simulations.attacks.common import Budget
+
+
+@dataclass(frozen=True)
+class Scale:
+    name: str
+    draws: int
+    budget: Budget
+    grid_points: int
+    """Parameters of each defence on a PPC curve."""
+    ppc_images: int
+    training_rounds: int
+    members: int
+    """Members, and as many others, in a membership inference."""
+    epochs: int
+    shadows: int
+    generative: bool
+    """Whether attacks that train a generator or many shadow models run in `all`."""
+    generator_steps: int
+
+
+SCALES = {
+    one.name: one
+    for one in (
+        Scale("smoke", 1, Budget(300, 1, 20.0), 3, 2, 8, 300, 60, 2, False, 400),
+        Scale("quick", 2, Budget(500, 2, 30.0), 5, 3, 12, 400, 100, 4, True, 1200),
+        Scale("full", 13, Budget(1500, 3, 120.0), 8, 20, 40, 600, 150, 8, True, 4000),
+    )
+}
+
+
+def find_scale(name: str) -> Scale:
+    if name not in SCALES:
+        raise ParameterError([f"scale {name!r} is not one of {', '.join(SCALES)}"])
+    return SCALES[name]

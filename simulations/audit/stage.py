@@ -1,0 +1,129 @@
+"""A small federation made to be attacked: every party holds few images, so that each update tells much.
+
+The stage runs the real machines of the scheme on virtual time and records who saw what. What the parties hold is the
+truth that an attack is measured by; attacks never see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.events import Model
+from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.learner import Learner
+from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.seeds import generator
+from veilsum.roles.learning.task import Array, Samples, Task, load_task
+from veilsum.roles.learning.vectors import VectorsTask
+from veilsum.simulations.federation import Federation
+from veilsum.simulations.simulation import Simulation
+from veilsum.simulations.viewrecorder import ViewRecorder, members_of
+from veilsum.simulations.views import View
+
+_PIXEL_MAX = 255
+
+
+@dataclass(frozen=True, eq=False)
+class FewImages:
+    """A task cut down to a few training samples; all else is the task's own."""
+
+    whole: Task
+    train: Samples
+
+    @property
+    def test(self) -> Samples:
+        return self.whole.test
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.whole, name)
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A stage after its run: the views of its parties, and the truth about them."""
+
+    config: FederationConfig
+    recorder: ViewRecorder
+    truth: Mapping[str, Samples]
+    learner: Learner = field(repr=False)
+
+    def view(self, adversary: str) -> View:
+        return self.recorder.view(*members_of(adversary, self.config.parties))
+
+    @property
+    def model(self) -> Model:
+        """The true global model after the last round."""
+        assert self.recorder.model is not None
+        return self.recorder.model
+
+    def accuracy(self, model: Model) -> float:
+        """The task's headline metric of any model on its test set."""
+        return next(iter(self.learner.evaluate(model).values()))
+
+
+def play(
+    config: FederationConfig, images_per_party: int, draw: int = 0, model: Model | None = None
+) -> Played:
+    """Run the federation with `images_per_party` training images each, the draw-th such choice of the seed."""
+    task = attackable_task(config)
+    names = [PartyId(name) for name in config.parties]
+    needed = images_per_party * len(names)
+    if needed > len(task.train):
+        raise ParameterError(
+            [
+                f"{len(names)} parties with {images_per_party} images each need {needed}: "
+                f"{config.task} has {len(task.train)}"
+            ]
+        )
+    order = generator(config.seed, "audit images", draw).permutation(len(task.train))[:needed]
+    few = FewImages(task, task.train.take(order.astype(np.int64)))
+    federation = Federation.build(config, model)
+    learners = {
+        name: make_learner(
+            few,  # type: ignore[arg-type]  # a Task by delegation
+            index,
+            len(names),
+            "by-order",
+            config.training_options(name),
+            config.seed,
+            defence=config.defence,
+            entropy=federation.entropy.for_party(f"audit/{draw}/{name}"),
+        )
+        for index, name in enumerate(names)
+    }
+    federation = replace(federation, learners=learners)
+    truth = {
+        name: few.train.take(np.arange(index * images_per_party, (index + 1) * images_per_party))
+        for index, name in enumerate(names)
+    }
+    outputs = int(task.train.targets.max()) + 1
+    recorder = ViewRecorder(federation, data=truth, outputs=outputs)
+    simulation = Simulation(federation, observer=recorder)
+    simulation.run()
+    if recorder.model is None or len(recorder.rounds) < config.rounds:
+        reason = recorder.reason.value if recorder.reason is not None else "no round was committed"
+        raise LocalProtocolError(f"the federation to be attacked did not finish: {reason}")
+    return Played(config, recorder, {str(name): one for name, one in truth.items()}, learners[names[0]])
+
+
+def attackable_task(config: FederationConfig) -> Task:
+    """The configured task, if it has images and classes."""
+    task = load_task(config.task, config.task_options())
+    if isinstance(task, VectorsTask) or task.train.labels is None or len(task.train.input_shape) != 3:
+        raise ParameterError(
+            [
+                f"task {config.task} has no images with classes to rebuild: use digits, mnist, cifar10 or ham10000"
+            ]
+        )
+    return task
+
+
+def pixels(samples: Samples) -> Array:
+    """The inputs as the model sees them: from 0 to 1."""
+    inputs = samples.inputs
+    return inputs.astype(np.float32) / _PIXEL_MAX if inputs.dtype == np.uint8 else inputs

@@ -1,0 +1,100 @@
+"""What the figures of a cell mean, in one word and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from veilsum.simulations.audit.rows import Row
+
+LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
+_REBUILT, _TRACE, _TOLD = 0.9, 0.1, 0.55
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The worst that any attack of a cell achieved."""
+
+    scheme: str
+    defence: str
+    adversary: str
+    word: str
+    reason: str
+
+
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """One verdict for each (scheme, defence, adversary) that was attacked."""
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row.row == "attack":
+            cells.setdefault((row.scheme, row.defence, row.adversary), []).append(row)
+    return [_worst(cell, attacks, rows) for cell, attacks in cells.items()]
+
+
+def _worst(cell: tuple[str, str, str], attacks: Sequence[Row], rows: Sequence[Row]) -> Verdict:
+    judged = [judge(row, rows) for row in attacks]
+    order = (LEAKS, PARTLY, OPEN, HOLDS)
+    word, reason = min(judged, key=lambda one: order.index(one[0]))
+    return Verdict(*cell, word, reason)
+
+
+def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
+    """A word for one attack, from its own row and the null and oracle rows beside it."""
+    by = f"{row.attack} ({row.knowledge})"
+    if row.ssim is not None:
+        return _judge_images(row, rows, by)
+    if "model_distance" in row.extra:
+        distance = row.extra["model_distance"]
+        if distance < 1e-6:
+            return LEAKS, f"{by}: the global model, exactly"
+        return HOLDS, f"{by}: a model {distance:.2g} away from the true one, on average"
+    if "auc" in row.extra:
+        auc = row.extra["auc"]
+        return (LEAKS if auc > _TOLD else HOLDS), f"{by}: AUC {auc:.2f} in telling members"
+    if "agreement" in row.extra:
+        agreement = row.extra["agreement"]
+        return (
+            LEAKS if agreement > _REBUILT else PARTLY
+        ), f"{by}: agrees with the true model on {agreement:.2f}"
+    rate = row.success_rate or 0.0
+    return (LEAKS if rate > 0.5 else HOLDS), f"{by}: succeeds in {rate:.2f}"
+
+
+def _judge_images(row: Row, rows: Sequence[Row], by: str) -> tuple[str, str]:
+    assert row.ssim is not None
+    said = f"{by} on {row.target}: SSIM {row.ssim:.2f}"
+    if row.ssim >= _REBUILT:
+        return LEAKS, f"{said}, images rebuilt"
+    null, oracle = (_beside(row, rows, kind) for kind in ("null", "oracle"))
+    if null is not None and row.ssim > null + _TRACE:
+        return PARTLY, f"{said}, more than the {null:.2f} of an attack on noise"
+    if oracle is not None and oracle < _REBUILT:
+        return (
+            OPEN,
+            f"{said}, but with the secret given the attack reaches only {oracle:.2f}: it did not converge",
+        )
+    return HOLDS, f"{said}, what an attack on noise gets"
+
+
+def _beside(row: Row, rows: Sequence[Row], kind: str) -> float | None:
+    for other in rows:
+        same = (other.scheme, other.defence, other.attack) == (row.scheme, row.defence, row.attack)
+        if other.row == kind and same and other.ssim is not None:
+            return other.ssim
+    return None
+
+
+def warnings(rows: Sequence[Row]) -> Iterator[str]:
+    """What a reader must not miss."""
+    for row in rows:
+        if row.row != "attack" or row.ssim is None:
+            continue
+        summed = not row.target.startswith("one upload")
+        if summed and row.ssim >= _REBUILT:
+            yield (
+                f"{row.scheme}, {row.adversary}: the {row.target} gave images back at SSIM {row.ssim:.2f}. "
+                "Aggregation of few is not privacy: use more parties, more images and more local steps"
+            )
+    small = [row.n for row in rows if row.row == "attack"]
+    if small and max(small) < 50:
+        yield f"n is at most {max(small)}: read the confidence intervals, and use --scale full before any claim"

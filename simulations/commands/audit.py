@@ -1,0 +1,10 @@
+"""Attack what each party really saw, and say in numbers and pictures what leaks."""
+
+from __future__ import annotations
+
+from veilsum.roles.commandtable import Command
+
+COMMANDS = (
+    Command("list", "Look", "attacks, adversaries, scales", "veilsum.simulations.commands.audit_list"),
+    Command("run", "Attack", "one attack on one adversary's view", "veilsum.simulations.commands.audit_run"),
+)

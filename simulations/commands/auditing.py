@@ -1,0 +1,75 @@
+"""Options that the audit commands share, and where their results go."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veilsum.roles.output import add_json_option, publish
+
+if TYPE_CHECKING:
+    from veilsum.simulations.audit.page import Section
+    from veilsum.simulations.audit.runner import Outcome
+
+EXIT_INTERRUPTED = 130
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", default="digits", metavar="TASK", help="what is learned (default digits)")
+    parser.add_argument("--data", metavar="FOLDER", help="folder with the data, for tasks that need one")
+    parser.add_argument(
+        "--scale",
+        default="smoke",
+        choices=("smoke", "quick", "full"),
+        help="how much work: smoke to see that it runs, full to say something (default smoke)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=7, metavar="N", help="everything follows from it (default 7)"
+    )
+    add_json_option(parser)
+    parser.add_argument("--html", metavar="FILE", type=html_target, help="also write a report with pictures")
+
+
+def html_target(text: str) -> Path:
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder of {text} does not exist: create it first")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
+    return path
+
+
+def publish_outcome(
+    outcome: Outcome, title: str, args: argparse.Namespace, sections: Sequence[Section] = (), text: str = ""
+) -> int:
+    """Table to the person, JSON to the program, the page to its file; 130 after an interruption."""
+    from veilsum.simulations.audit.page import Report, write_page
+    from veilsum.simulations.audit.rows import table
+    from veilsum.simulations.audit.verdicts import verdicts, warnings
+
+    found = verdicts(outcome.rows)
+    lines = [text] if text else []
+    if outcome.rows:
+        lines.append(table(outcome.rows, title).render())
+    lines += [
+        f"{one.scheme}, {one.defence}, {one.adversary}: {one.word.upper()}. {one.reason}" for one in found
+    ]
+    lines += [f"warning: {words}" for words in (*warnings(outcome.rows), *outcome.notes)]
+    if outcome.interrupted:
+        lines.append("interrupted: these are the rows that were done")
+    command = command_line()
+    publish(
+        "\n".join(lines) + "\n", {"command": command, "scale": args.scale, **outcome.figures()}, args.json
+    )
+    if args.html is not None:
+        complete = not outcome.interrupted
+        write_page(Report(title, command, args.scale, outcome.rows, sections, complete), args.html)
+    return EXIT_INTERRUPTED if outcome.interrupted else 0
+
+
+def command_line() -> str:
+    return shlex.join(["veilsum", *sys.argv[1:]])

@@ -1,0 +1,172 @@
+"""Rows, verdicts and the page: what a reader is told."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles import cli
+from veilsum.simulations.attacks.common import AttackDoesNotFit
+from veilsum.simulations.audit import gradient, runner
+from veilsum.simulations.audit.page import Report, render
+from veilsum.simulations.audit.pictures import Curve, plot, png
+from veilsum.simulations.audit.registry import ATTACKS, find_attack
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows import Picture, Row, table
+from veilsum.simulations.audit.scales import find_scale
+from veilsum.simulations.audit.verdicts import judge, verdicts, warnings
+
+SMOKE = find_scale("smoke")
+
+
+def row(kind: str = "attack", ssim: float | None = 0.1, **changes: object) -> Row:
+    settings: dict[str, object] = {
+        "scheme": "masked",
+        "defence": "none",
+        "adversary": "server",
+        "attack": "idlg",
+        "knowledge": "L0",
+        "row": kind,
+        "target": "one upload of 1 image",
+        "n": 4,
+        "cpu_s": 1.0,
+        "ssim": ssim,
+        **changes,
+    }
+    return Row(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("attack", "null", "oracle", "word"),
+    [(0.95, 0.1, 1.0, "leaks"), (0.5, 0.1, 1.0, "partly"), (0.1, 0.1, 1.0, "holds"), (0.1, 0.1, 0.3, "open")],
+)
+def test_defended_and_not_converged_are_told_apart(
+    attack: float, null: float, oracle: float, word: str
+) -> None:
+    rows = [row(ssim=attack), row("null", null), row("oracle", oracle)]
+    assert judge(rows[0], rows)[0] == word
+
+
+def test_the_worst_attack_decides_the_cell() -> None:
+    rows = [row(ssim=0.1), row(ssim=0.99, target="aggregate of 4 parties, 4 images"), row("oracle", 1.0)]
+    found = verdicts(rows)
+    assert [(one.word, one.scheme, one.adversary) for one in found] == [("leaks", "masked", "server")]
+    assert any("Aggregation of few is not privacy" in text for text in warnings(rows))
+
+
+def test_small_samples_are_called_small() -> None:
+    assert any("n is at most 4" in text for text in warnings([row()]))
+    assert not any("n is at most" in text for text in warnings([row(n=60)]))
+
+
+def test_a_row_has_the_promised_figures() -> None:
+    wanted = "scheme defence adversary attack knowledge n rmse ssim success_rate ci_low ci_high cpu_s"
+    assert set(wanted.split()) <= row().figures().keys()
+    assert "masked" in table([row()], "t").render()
+
+
+class Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for name, value in attributes if name in ("src", "href")]
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    image = np.random.default_rng(7).random((3, 8, 8)).astype(np.float32)
+    shown = row(pictures=[Picture(image, image, "SSIM <1>")], threat="View of <server>")
+    page = render(Report("T", "veilsum audit run", "smoke", [shown, row("null", 0.1)], complete=False))
+    links = Links()
+    links.feed(page)
+    assert links.tags.count("img") == 2
+    assert all(source.startswith("data:image/png;base64,") for source in links.sources)
+    assert "script" not in links.tags
+    assert "link" not in links.tags
+    assert "View of &lt;server&gt;" in page
+    assert "Interrupted" in page
+
+
+def test_a_png_has_its_size_and_signature() -> None:
+    data = png(np.zeros((1, 5, 7), np.float32))
+    assert data.startswith(b"\x89PNG")
+    assert data[16:24] == (7).to_bytes(4, "big") + (5).to_bytes(4, "big")
+    with pytest.raises(ValueError, match="channels"):
+        png(np.zeros((2, 5, 7), np.float32))
+
+
+def test_a_plot_shows_every_curve() -> None:
+    text = plot([Curve("a < b", [(0, 0.2), (1, 0.4)]), Curve("b", [(0.5, 1)], dashed=True)], "x", "y")
+    assert text.count("<polyline") == 2
+    assert "a &lt; b" in text
+
+
+def test_unknown_attacks_scales_and_sizes_are_refused_with_the_allowed_ones() -> None:
+    with pytest.raises(ParameterError, match="did you mean idlg"):
+        find_attack("idgl")
+    with pytest.raises(ParameterError, match="smoke, quick, full"):
+        find_scale("huge")
+    with pytest.raises(ParameterError, match="at least 2"):
+        Request("plain", "server", "idlg", SMOKE, parties=1)
+
+
+def test_every_attack_of_the_table_exists() -> None:
+    assert all(callable(entry.load()) for entry in ATTACKS.values())
+
+
+def test_an_attack_that_does_not_fit_says_so_before_it_starts() -> None:
+    request = Request("plain", "broker", "idlg", SMOKE)
+    with pytest.raises(AttackDoesNotFit, match="envelopes only"):
+        list(runner.rows_of(request, runner.Steps()))
+
+
+def test_a_task_without_images_is_refused() -> None:
+    with pytest.raises(ParameterError, match="no images"):
+        list(runner.rows_of(Request("plain", "server", "idlg", SMOKE, task="vectors:10"), runner.Steps()))
+
+
+def test_more_images_than_there_are_is_refused() -> None:
+    with pytest.raises(ParameterError, match="digits has"):
+        list(runner.rows_of(Request("plain", "server", "idlg", SMOKE, images=1000), runner.Steps()))
+
+
+def test_ctrl_c_keeps_the_rows_done_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> object:
+        yield row()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gradient, "gradient_rows", interrupted)
+    outcome = runner.run_requests([Request("plain", "server", "idlg", SMOKE)] * 2)
+    assert outcome.interrupted
+    assert len(outcome.rows) == 1
+    assert outcome.figures()["complete"] is False
+
+
+def test_the_command_writes_table_json_and_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, page = tmp_path / "out.json", tmp_path / "out.html"
+    arguments = ["audit", "run", "--attack", "analytic", "--json", str(target), "--html", str(page)]
+    monkeypatch.setattr("sys.argv", ["veilsum", *arguments])
+    assert cli.main(arguments) == 0
+    figures = json.loads(target.read_text())
+    kinds = [one["row"] for one in figures["rows"]]
+    assert kinds == ["attack", "null", "oracle"]
+    assert figures["rows"][0]["ssim"] > 0.99
+    assert figures["rows"][1]["ssim"] < 0.3
+    assert "veilsum audit run --attack analytic" in page.read_text()
+    assert "LEAKS" in capsys.readouterr().out
+
+
+def test_the_list_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["audit", "list"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ATTACKS)
