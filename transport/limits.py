@@ -21,7 +21,7 @@ class Limits:
     """Bounds of one endpoint. A sender occupies at most twice `max_message_bytes` of a receiver's memory."""
 
     chunk_bytes: int = 512 * KIB
-    window_bytes: int = 8 * MIB
+    window_bytes: int = 16 * MIB
     max_message_bytes: int = 512 * MIB
     most_open_messages: int = 256
     first_timeout_s: float = 1.0

@@ -363,7 +363,7 @@ async def raw_publish(broker: BrokerAddress, payload: bytes, chunk_size: int = M
 
     async with client() as subscriber, client() as publisher:
 
-        async def collect() -> bytes:
+        async def collect() -> float:
             parts: list[bytes] = []
             missing = len(payload)
             async for message in subscriber.messages:
@@ -371,7 +371,8 @@ async def raw_publish(broker: BrokerAddress, payload: bytes, chunk_size: int = M
                 missing -= len(message.payload)
                 if missing <= 0:
                     break
-            return b"".join(parts)
+            b"".join(parts)
+            return loop.time()
 
         async def publish(start: int) -> None:
             async with slots:
@@ -380,10 +381,10 @@ async def raw_publish(broker: BrokerAddress, payload: bytes, chunk_size: int = M
         await subscriber.subscribe(topic, qos=1)
         started = loop.time()
         async with asyncio.timeout(TIMEOUT_S + len(payload) / MIB), asyncio.TaskGroup() as tasks:
-            tasks.create_task(collect())
+            collected = tasks.create_task(collect())
             for start in range(0, len(payload), chunk_size):
                 tasks.create_task(publish(start))
-        return loop.time() - started
+        return collected.result() - started
 
 
 def _largest_packet_for_us() -> Properties:

@@ -43,12 +43,13 @@ def test_messages_of_several_chunks_travel_both_ways(broker: BrokerProcess, vers
 
 
 def test_the_embedded_broker_carries_messages_too(tmp_path) -> None:
+    """It speaks MQTT 3.1.1 only and ignores anything else, so a version that is not given is found out."""
     process = embedded(tmp_path)
     process.start()
 
     async def scenario() -> None:
-        address = process.address()
-        async with mqtt_party(address, "alice") as alice, mqtt_party(address, "bob") as bob:
+        guessing, told = process.address("auto"), process.address("3.1.1")
+        async with mqtt_party(guessing, "alice") as alice, mqtt_party(told, "bob") as bob:
             await converse(alice, bob, os.urandom(MIB + 1))
 
     try:
