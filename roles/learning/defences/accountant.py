@@ -32,6 +32,7 @@ from veilsum.protocol.errors import ParameterError
 
 _HIGHEST_ORDER = 1024
 _LARGEST_EXPONENT = 700.0
+_WHOLE_ORDERS = (*range(2, 64), *range(64, 128, 2), *range(128, 256, 8), *range(256, _HIGHEST_ORDER + 1, 32))
 _FRACTIONS = tuple(tenth / 10 for tenth in range(11, 110) if tenth % 10)
 _LEAST_SIGMA_OF_FRACTIONS = 0.05
 _GRID = 64
@@ -60,7 +61,7 @@ def gaussian_loss(rate: float, sigma: float, steps: int, delta: float) -> Privac
     if sigma == 0:
         return PrivacyLoss(math.inf, delta)
     fractions = _FRACTIONS if sigma >= _LEAST_SIGMA_OF_FRACTIONS else ()
-    orders = np.array([*fractions, *range(2, _HIGHEST_ORDER + 1)])
+    orders = np.array([*fractions, *_WHOLE_ORDERS])
     divergences = steps * np.array([log_moment(rate, sigma, order) for order in orders]) / (orders - 1)
     epsilons = divergences + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     return PrivacyLoss(max(0.0, float(epsilons.min())), delta)

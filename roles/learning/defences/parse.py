@@ -74,7 +74,7 @@ class Defences:
 
 def parse_defence(text: str) -> Defences:
     """The defences that a text names; the empty text names none."""
-    if not text.strip():
+    if not text:
         return Defences()
     problems: list[str] = []
     parts = [part for one in _JOINT.split(text) if (part := _read_part(one.strip(), problems)) is not None]
