@@ -128,6 +128,15 @@ class Parameters:
         }
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
+    @property
+    def lists_neighbourhoods(self) -> bool:
+        """Whether clients are told about their neighbours only.
+
+        A server that follows the protocol need not prove the rest of a list to anyone, and on a k-regular
+        graph the lists are what would make the cost of a round grow with the square of the parties.
+        """
+        return self.threat is Threat.SEMI_HONEST and self.graph.kind is GraphKind.K_REGULAR
+
     def threshold_of(self, holders: int) -> int:
         """How many of `holders` rebuild a secret or make a survivor list count."""
         own = self.threshold if self.counts_neighbours(holders) else None
@@ -136,8 +145,8 @@ class Parameters:
     def counts_neighbours(self, holders: int) -> bool:
         """Whether the federation's own threshold is meant: it counts the k neighbours of a party.
 
-        Peers of AMPC share their self masks among all, whatever the graph of their shares; there the threshold
-        follows from the threat.
+        Peers of AMPC share their self masks among all, whatever the graph of their shares; there the
+        threshold follows from the threat.
         """
         return self.threshold is not None and holders == self.graph.k + 1
 

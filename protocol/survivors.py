@@ -32,9 +32,12 @@ SURVIVOR_DOMAIN = "survivors"
 @message("survivors.list")
 @dataclass(frozen=True, slots=True)
 class SurvivorList(Message):
+    """Who is in the sum; `total` is larger than the survivors named where only a neighbourhood is listed."""
+
     stamp: Stamp
     survivors: tuple[PartyId, ...]
     dropped: tuple[PartyId, ...]
+    total: int
 
     @property
     def digest(self) -> bytes:
@@ -46,6 +49,7 @@ class SurvivorList(Message):
             stamp.attempt.to_bytes(8, "big"),
             "\n".join(self.survivors).encode(),
             "\n".join(self.dropped).encode(),
+            self.total.to_bytes(8, "big"),
         )
         return hashlib.sha256(framed).digest()
 
@@ -107,7 +111,8 @@ class SurvivorCheck:
         self._require_partition(proposed)
         self._require_us_and_enough(proposed)
         self._mask_graph.require_connected_among(proposed.survivors)
-        warnings = check_differencing(self._seat, frozenset(proposed.survivors))
+        whole = not self._seat.parameters.lists_neighbourhoods
+        warnings = check_differencing(self._seat, frozenset(proposed.survivors)) if whole else []
         self.accepted = proposed
         return warnings
 
@@ -161,10 +166,16 @@ class SurvivorCheck:
             raise Rejection(AbortReason.SURVIVOR_LIST, f"{min(silent)} is called a survivor and never shared")
         if self._seat.name not in proposed.survivors:
             raise Rejection(AbortReason.SURVIVOR_LIST, "we uploaded and are not called a survivor")
-        if len(proposed.survivors) < self._seat.parameters.min_parties:
+        parameters = self._seat.parameters
+        if proposed.total != len(proposed.survivors) and not parameters.lists_neighbourhoods:
+            raise Rejection(
+                AbortReason.SURVIVOR_LIST,
+                f"{proposed.total} survivors announced, {len(proposed.survivors)} named",
+            )
+        if proposed.total < parameters.min_parties:
             raise Rejection(
                 AbortReason.COHORT_TOO_SMALL,
-                f"{len(proposed.survivors)} survivors, the minimum is {self._seat.parameters.min_parties}",
+                f"{proposed.total} survivors, the minimum is {parameters.min_parties}",
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -24,7 +25,7 @@ from veilsum.protocol.events import (
     WorkRequested,
 )
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
+from veilsum.protocol.messages import Message, kind_of
 from veilsum.protocol.replay import Duplicate
 from veilsum.roles.durable import Durable
 from veilsum.roles.learner import Learner, LocalUpdate
@@ -47,11 +48,16 @@ class Node:
     lost_before: type[Message] | None = None
     alive: bool = True
     armed: float | None = None
-    cpu_s: float = 0.0
+    cpu_by_kind: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """CPU seconds by the kind of message (or `start`, `deadline`) they were spent on, training left out."""
     training_cpu_s: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
     ended: RunFinished | RunFailed | None = None
+
+    @property
+    def cpu_s(self) -> float:
+        return float(sum(self.cpu_by_kind.values()))
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Simulation:
     def run(self) -> None:
         """Until everyone who is alive has ended, or nothing can happen any more."""
         for node in self.nodes.values():
-            self._act(node, node.machine.start)
+            self._act(node, "start", node.machine.start)
         while not self._over():
             due = self._network.next_event_time()
             if due is None or due > self.time_limit_s:
@@ -146,7 +152,7 @@ class Simulation:
                 node = self.nodes[PartyId(event.party)]
                 node.armed = None
                 if node.alive:
-                    self._act(node, node.machine.handle_deadline)
+                    self._act(node, "deadline", node.machine.handle_deadline)
             case Crashed():
                 self.nodes[PartyId(event.party)].alive = False
             case Returned():
@@ -158,10 +164,10 @@ class Simulation:
         before = self.nodes[name]
         before.durable.life += 1
         node = self._node(name, before.durable)
-        node.cpu_s, node.training_cpu_s = before.cpu_s, before.training_cpu_s
+        node.cpu_by_kind, node.training_cpu_s = before.cpu_by_kind, before.training_cpu_s
         node.bytes_sent, node.bytes_received = before.bytes_sent, before.bytes_received
         self.nodes[name] = node
-        self._act(node, node.machine.start)
+        self._act(node, "start", node.machine.start)
 
     def _deliver(self, node: Node, payload: object) -> None:
         if not node.alive:
@@ -171,8 +177,9 @@ class Simulation:
             envelope = _received(payload)
             node.bytes_received += envelope_bytes(envelope)
             sender, message = node.post.open_envelope(envelope)
-            node.cpu_s += time.process_time() - started
-            self._act(node, lambda now: node.machine.receive(sender, message, now))
+            kind = kind_of(message)
+            node.cpu_by_kind[kind] += time.process_time() - started
+            self._act(node, kind, lambda now: node.machine.receive(sender, message, now))
         except Duplicate:
             return
         except LocalProtocolError:
@@ -180,10 +187,10 @@ class Simulation:
         except ProtocolError as error:
             self.refusals.append(Refusal(self.now, node.name, error))
 
-    def _act(self, node: Node, step: Callable[[float], list[Event]]) -> None:
+    def _act(self, node: Node, kind: str, step: Callable[[float], list[Event]]) -> None:
         started, aside_before = time.process_time(), self._aside_s
         self._perform(node, step(self.now))
-        node.cpu_s += time.process_time() - started - (self._aside_s - aside_before)
+        node.cpu_by_kind[kind] += time.process_time() - started - (self._aside_s - aside_before)
         deadline = node.machine.next_deadline()
         if deadline is not None and deadline != node.armed and node.alive:
             node.armed = deadline

@@ -269,7 +269,7 @@ class CollectingServer(RoundMachine):
 
     def _propose(self, trigger: Trigger, missing: tuple[PartyId, ...], now: float) -> list[Event]:
         parameters = self._desk.parameters
-        proposed = SurvivorList(self.stamp, self._survivors, missing)
+        proposed = SurvivorList(self.stamp, self._survivors, missing, len(self._survivors))
         wanted = dict.fromkeys(proposed.survivors, ShareKind.SELF_MASK)
         if self.shares_masking_keys:
             wanted |= dict.fromkeys(missing, ShareKind.MASKING_KEY)
@@ -277,7 +277,15 @@ class CollectingServer(RoundMachine):
         self._collector = ShareCollector(parameters, self._sharing_graph, wanted)
         votes = parameters.threat is Threat.LYING or self.votes_when_semi_honest
         self.move(trigger, _P.VOTING if votes else _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
-        return [Send(name, proposed) for name in proposed.survivors]
+        if votes or not parameters.lists_neighbourhoods:
+            return [Send(name, proposed) for name in proposed.survivors]
+        return [Send(name, self._list_around(name, proposed)) for name in proposed.survivors]
+
+    def _list_around(self, name: PartyId, proposed: SurvivorList) -> SurvivorList:
+        around = holders_of(self._sharing_graph, name)
+        survivors = tuple(other for other in around if other in self._uploaded)
+        dropped = tuple(other for other in around if other in self._boxes and other not in self._uploaded)
+        return SurvivorList(self.stamp, survivors, dropped, proposed.total)
 
     def _prove(self, trigger: Trigger, now: float) -> list[Event]:
         assert self._vote is not None

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.protocol.events import Event, PhaseEntered, RoundCommitted
+from veilsum.protocol.events import Event, RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
 from veilsum.roles.config import FederationConfig
@@ -62,11 +62,14 @@ class ServerFirstNetwork:
         return due
 
 
-class RoundMeter(Recorder):
-    """Sets the clocks of all parties to zero when the round begins, and ends when everyone has committed it."""
+SETUP_KINDS = ("start", "session.", "ampc.seeds-for", "ampc.seeds-relayed", "ampc.model")
+"""Work on these belongs to the session, which is opened once per membership, and not to the round."""
+
+
+class UntilCommitted(Recorder):
+    """Ends the simulation when everyone who is alive has committed the round."""
 
     simulation: Simulation
-    setup_cpu_s = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,14 +77,14 @@ class RoundMeter(Recorder):
 
     def on_event(self, now: float, node: Node, event: Event) -> None:
         super().on_event(now, node, event)
-        if isinstance(event, PhaseEntered):
-            for one in self.simulation.nodes.values():
-                self.setup_cpu_s += one.cpu_s
-                one.cpu_s = 0.0
         if isinstance(event, RoundCommitted):
             self._committed.add(node.name)
             alive = {one.name for one in self.simulation.nodes.values() if one.alive}
             self.seen_enough = alive <= self._committed
+
+
+def round_cpu_s(node: Node) -> float:
+    return sum(spent for kind, spent in node.cpu_by_kind.items() if not kind.startswith(SETUP_KINDS))
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
     """One round of a federation of `vectors:D`."""
     federation = Federation.build(config)
     lost: dict[PartyId, type[Message]] = losses(config, f"{dropped}@upload") if dropped else {}
-    recorder = RoundMeter(federation)
+    recorder = UntilCommitted(federation)
     simulation = Simulation(federation, lost=lost, observer=recorder, network=ServerFirstNetwork())
     recorder.simulation = simulation
     simulation.run()
@@ -132,7 +135,8 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
     result = SimulationResult(federation, recorder, simulation, wall_s=0.0)
     up = result.bytes_up_over_plain
     assert up is not None
-    participants = [node.cpu_s for node in simulation.participants if node.alive]
+    participants = [round_cpu_s(node) for node in simulation.participants if node.alive]
+    total = sum(map(round_cpu_s, simulation.nodes.values()))
     return RoundCost(
         scheme=config.scheme,
         parties=len(config.parties),
@@ -141,9 +145,9 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
         dropped=dropped,
         graph=federation.parameters.graph.describe(),
         client_cpu_s=statistics.median(participants),
-        server_cpu_s=simulation.server.cpu_s,
-        total_cpu_s=result.protocol_cpu_s,
-        setup_cpu_s=recorder.setup_cpu_s,
+        server_cpu_s=round_cpu_s(simulation.server),
+        total_cpu_s=total,
+        setup_cpu_s=result.protocol_cpu_s - total,
         bytes_up_over_plain=up,
         peak_rss_mib=peak_rss_mib(),
         max_abs_error=recorder.rounds[-1].max_abs_error,

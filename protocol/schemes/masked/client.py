@@ -5,7 +5,7 @@ from __future__ import annotations
 from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, Send
-from veilsum.protocol.graph import Graph
+from veilsum.protocol.graph import Graph, explicit
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.masking import mask_upload, pair_mask_key, self_mask_key
 from veilsum.protocol.ring import RingVector
@@ -64,8 +64,8 @@ class MaskedClient(CollectingParticipant):
         require_from_server(sender)
         seat = self._seat
         keys = {name: record.key for name, record in message.keys.items()}
-        self._require_sound_cohort(keys)
-        graph = seat.parameters.graph.draw(keys, cohort_seed(self.stamp, message.keys))
+        self._require_sound_cohort(keys, message.size)
+        graph = self._graph_over(message)
         graph.require_connected()
         self._verify_keys(message, graph)
         if not self._recovers:
@@ -80,14 +80,27 @@ class MaskedClient(CollectingParticipant):
         self._wait(now)
         return dealt
 
-    def _require_sound_cohort(self, keys: dict[PartyId, bytes]) -> None:
+    def _graph_over(self, message: CohortKeys) -> Graph:
+        """The graph of the cohort, or our own neighbourhood where that is all we are told."""
+        parameters, me = self._seat.parameters, self._seat.name
+        if not parameters.lists_neighbourhoods:
+            return parameters.graph.draw(message.keys, cohort_seed(self.stamp, message.keys))
+        star = explicit(message.keys, [(me, other) for other in message.keys if other != me])
+        if star.degree(me) != parameters.graph.k:
+            raise Rejection(
+                AbortReason.GRAPH_TOO_THIN,
+                f"{star.degree(me)} neighbours, {parameters.graph.k} were agreed on",
+            )
+        return star
+
+    def _require_sound_cohort(self, keys: dict[PartyId, bytes], size: int) -> None:
         minimum = self._seat.parameters.min_parties
+        if size != len(keys) and not self._seat.parameters.lists_neighbourhoods:
+            raise Rejection(AbortReason.SURVIVOR_LIST, f"a cohort of {size}, and {len(keys)} keys")
         if keys.get(self._seat.name) != self._round_key.public:
             raise Rejection(AbortReason.EQUIVOCATION, "our round key is missing or was changed")
-        if len(keys) < minimum:
-            raise Rejection(
-                AbortReason.COHORT_TOO_SMALL, f"{len(keys)} keys, the agreed minimum is {minimum}"
-            )
+        if size < minimum:
+            raise Rejection(AbortReason.COHORT_TOO_SMALL, f"{size} keys, the agreed minimum is {minimum}")
         for name in keys:
             self._seat.session.require_member(name)
         require_distinct_keys(keys)
@@ -132,7 +145,10 @@ class MaskedClient(CollectingParticipant):
         require_from_server(sender)
         agreed = self._agreed_set
         named = self._seat.name in closed.members
-        if closed.committed and (named or agreed is not None) and closed.members != agreed:
+        members = closed.members
+        if self._seat.parameters.lists_neighbourhoods:
+            members = tuple(name for name in members if name in self._keys)
+        if closed.committed and (named or agreed is not None) and members != agreed:
             raise Rejection(
                 AbortReason.SURVIVOR_LIST, "the round was closed with another set than we agreed on"
             )

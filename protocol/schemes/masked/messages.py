@@ -45,8 +45,11 @@ class RoundKeys(Message):
 @message("masked.cohort-keys")
 @dataclass(frozen=True, slots=True)
 class CohortKeys(Message):
+    """The keys of the cohort; `size` is larger than their number where only a neighbourhood is listed."""
+
     stamp: Stamp
     keys: Mapping[PartyId, KeyRecord]
+    size: int
 
 
 def round_key_digest(stamp: Stamp, owner: PartyId, key: bytes, model_hash: bytes) -> bytes:

@@ -24,6 +24,7 @@ from veilsum.protocol.schemes.masked.messages import (
 )
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.session import hash_model
+from veilsum.protocol.shares import holders_of
 from veilsum.protocol.transitions import TransitionTable, Trigger
 
 _P = ServerPhase
@@ -107,8 +108,14 @@ class MaskedServer(CollectingServer):
         except Rejection as problem:
             return self.fail(trigger, _P.CLOSED, problem)
         self._begin_gathering_shares(trigger, now)
-        cohort = CohortKeys(self.stamp, self._keys)
-        return [Send(name, cohort) for name in sorted(self._keys)]
+        if not self._desk.parameters.lists_neighbourhoods:
+            cohort = CohortKeys(self.stamp, self._keys, len(self._keys))
+            return [Send(name, cohort) for name in sorted(self._keys)]
+        return [Send(name, self._keys_around(name)) for name in sorted(self._keys)]
+
+    def _keys_around(self, name: PartyId) -> CohortKeys:
+        around = holders_of(self._sharing_graph, name)
+        return CohortKeys(self.stamp, {other: self._keys[other] for other in around}, len(self._keys))
 
     def _open_sum(self) -> Opened:
         encoding = self._desk.parameters.encoding
