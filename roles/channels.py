@@ -10,9 +10,10 @@ answer (ack) names the receiver's life.
     ack     key (32) signature (64) number (8) box         the signature covers the key, name and life
     chunk   number (8) box                                 both keys are known by now
 
-A probe has no content, so it needs no secrecy, and a replayed one changes nothing at its receiver. An ack and a
-chunk open only with the keys of the two lives named in the header. What was recorded stays closed when an
-identity key is stolen later, since the keys of past lives are gone.
+The header is the associated data of every box, in an ack followed by the signed key. A probe has no content, so
+it needs no secrecy, and a replayed one changes nothing at its receiver. An ack and a chunk open only with the
+keys of the two lives named in the header. What was recorded stays closed when an identity key is stolen later,
+since the keys of past lives are gone.
 
 Rejected: static agreement keys in the roster, or the identity keys converted to X25519. Both would spare the
 signatures, and both would let one stolen key open every recording. Also rejected: random nonces; a counter per
@@ -101,8 +102,8 @@ class Channels:
         if line is None:
             # A life that is forgotten by now; framing asks again, and its answer brings the key back.
             return b""
-        front = [self._signed_key] if isinstance(kind, Ack) else []
-        return b"".join([*front, *line.seal(header, data)])
+        front = self._signed_key if isinstance(kind, Ack) else b""
+        return b"".join([front, *line.seal(header + front, data)])
 
     def open_chunk(self, sender: str, header: bytes, sealed: Buffer) -> bytes | None:
         """The content, or None unless this sender of the roster sealed it for us under this header."""
@@ -120,20 +121,21 @@ class Channels:
         if isinstance(kind, Probe):
             self._open_probe(sender, life, header, sealed)
             return b""
+        front = b""
         if isinstance(kind, Ack):
-            self._learn_key(sender, life, sealed[:_SIGNED_KEY_BYTES])
-            sealed = sealed[_SIGNED_KEY_BYTES:]
+            front, sealed = bytes(sealed[:_SIGNED_KEY_BYTES]), sealed[_SIGNED_KEY_BYTES:]
+            self._learn_key(sender, life, front)
         line = self._lines.get(sender, {}).get(life)
         if line is None:
             raise Rejection(AbortReason.BAD_SEAL, "from a life that has not introduced itself")
-        return line.open(header, sealed)
+        return line.open(header + front, sealed)
 
     def _open_probe(self, sender: PartyId, life: bytes, header: bytes, sealed: memoryview) -> None:
         key, signature = _split_signed_key(sealed)
         self._roster.verify(sender, PROBE_DOMAIN, self._probe_digest(header, key), signature)
         self._remember(sender, life, key)
 
-    def _learn_key(self, sender: PartyId, life: bytes, signed_key: memoryview) -> None:
+    def _learn_key(self, sender: PartyId, life: bytes, signed_key: bytes) -> None:
         key, signature = _split_signed_key(signed_key)
         known = self._lines.get(sender, {}).get(life)
         if known is None or known.key != key:
@@ -179,7 +181,7 @@ def _kind(header: bytes) -> Chunk | Probe | Ack:
     return parsed[0]
 
 
-def _split_signed_key(signed: memoryview) -> tuple[bytes, bytes]:
+def _split_signed_key(signed: bytes | memoryview) -> tuple[bytes, bytes]:
     if len(signed) != _SIGNED_KEY_BYTES:
         raise Rejection(AbortReason.BAD_ENCODING, f"a signed key has {_SIGNED_KEY_BYTES} bytes")
     return bytes(signed[:KEY_BYTES]), bytes(signed[KEY_BYTES:])

@@ -1,0 +1,204 @@
+"""Checkpoints: whole or not at all, three times over, and only under the settings they were made for."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.events import DecisionMade, RoundCommitted, RoundFailed
+from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.checkpoint import KEPT, CheckpointError, StateFolder
+from veilsum.roles.durable import Durable
+
+ALICE, BOB = PartyId("alice"), PartyId("bob")
+SETTINGS = bytes(32)
+
+
+def model(value: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.full(5, value, dtype=np.float32)
+
+
+def open_folder(path: Path, settings: bytes = SETTINGS) -> StateFolder:
+    folder = StateFolder(path, ALICE, settings)
+    folder.acquire()
+    return folder
+
+
+def committed(durable: Durable, round_number: int) -> Durable:
+    durable.note(RoundCommitted(round_number, 0, (ALICE, BOB), bytes(32), model(round_number)))
+    return durable
+
+
+def filled(path: Path, rounds: int = 5) -> StateFolder:
+    folder, durable = open_folder(path), Durable(0, model(-1.0))
+    folder.save(durable)
+    for round_number in range(rounds):
+        folder.save(committed(durable, round_number), {BOB: round_number})
+    return folder
+
+
+def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+    """Rounds, attempt, spent rounds, cohorts, what was seen, and the model's bytes."""
+    folder = filled(tmp_path / "state", 2)
+    durable = folder.load().durable
+    decision = {"spent_round": 2, "attempt": 1, "cohort": [ALICE, BOB]}
+    durable.note(DecisionMade(decision))
+    folder.save(durable, {BOB: 7})
+    folder.release()
+    saved = open_folder(tmp_path / "state").load()
+    assert saved.durable.rounds_done == 2
+    assert saved.durable.attempt == 2
+    assert saved.durable.record.spent_rounds == {2}
+    assert saved.durable.record.cohorts == [frozenset({ALICE, BOB})]
+    assert saved.seen == {BOB: 7}
+    assert saved.durable.model is not None
+    assert saved.durable.model.tobytes() == model(1).tobytes()
+    assert not saved.passed_over
+
+
+def test_three_checkpoints_and_their_models_are_kept_and_nobody_else_may_read_them(tmp_path: Path) -> None:
+    filled(tmp_path / "state")
+    files = sorted(tmp_path.joinpath("state").iterdir())
+    names = [path.name.partition("-")[0] for path in files]
+    assert names.count("checkpoint") == KEPT
+    assert names.count("model") == KEPT
+    assert not [path for path in files if path.stat().st_mode & 0o077]
+
+
+def test_a_decision_does_not_write_the_model_again(tmp_path: Path) -> None:
+    folder = filled(tmp_path / "state", 1)
+    durable = folder.load().durable
+    before = {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")}
+    durable.note(DecisionMade({"round": 1, "attempt": 0}))
+    folder.save(durable)
+    assert {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")} == before
+
+
+@pytest.mark.parametrize("harm", ["truncate", "change", "model"])
+def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path: Path, harm: str) -> None:
+    """The one before counts, and the number of the damaged one is never used again."""
+    folder = filled(tmp_path / "state")
+    newest = max(folder.folder.glob("checkpoint-*"))
+    if harm == "model":
+        max(folder.folder.glob("model-*")).write_bytes(b"nothing")
+    elif harm == "truncate":
+        newest.write_bytes(newest.read_bytes()[:-40])
+    else:
+        newest.write_text(newest.read_text().replace('"rounds_done": 5', '"rounds_done": 6'))
+    saved = folder.load()
+    assert saved.durable.rounds_done == 4
+    assert newest.name in saved.passed_over[0]
+    assert folder.next_life > int(newest.stem.rpartition("-")[2])
+
+
+def test_after_damage_a_round_that_was_under_way_counts_as_spent(tmp_path: Path) -> None:
+    """The lost lines may have said that a sum over our update is open."""
+    folder = filled(tmp_path / "state", 1)
+    durable = folder.load().durable
+    for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]}):
+        durable.note(DecisionMade(record))
+        folder.save(durable)
+    max(folder.folder.glob("checkpoint-*")).write_bytes(b"")
+    assert folder.load().durable.record.spent_rounds == {1}
+
+
+def test_nothing_readable_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
+    folder = filled(tmp_path / "state")
+    for path in folder.folder.glob("checkpoint-*"):
+        path.write_bytes(b"{}")
+    with pytest.raises(CheckpointError, match="no checkpoint is readable"):
+        folder.load()
+
+
+def test_other_settings_are_refused_with_both_hashes_and_nothing_is_changed(tmp_path: Path) -> None:
+    folder = filled(tmp_path / "state")
+    folder.release()
+    files = {path: path.read_bytes() for path in folder.folder.iterdir()}
+    with pytest.raises(CheckpointError) as refusal:
+        open_folder(tmp_path / "state", bytes([1]) * 32).load()
+    assert SETTINGS.hex() in str(refusal.value)
+    assert "01" * 32 in str(refusal.value)
+    assert {path: path.read_bytes() for path in folder.folder.iterdir()} == files
+
+
+def test_the_folder_of_another_party_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path / "state").release()
+    with pytest.raises(CheckpointError, match="belongs to alice, not to bob"):
+        StateFolder(tmp_path / "state", BOB, SETTINGS).load()
+
+
+def test_one_process_at_a_time_lives_in_a_folder(tmp_path: Path) -> None:
+    folder = filled(tmp_path / "state")
+    with pytest.raises(CheckpointError, match="another process is running as alice"):
+        open_folder(tmp_path / "state")
+    folder.release()
+    open_folder(tmp_path / "state").release()
+
+
+class PowerCut(BaseException):
+    """Stands for the end of everything in the middle of a write."""
+
+
+def cut_at(monkeypatch: pytest.MonkeyPatch, last: int, error: BaseException) -> Callable[[], int]:
+    """Raise before the `last`-th flush or rename; returns how many there have been."""
+    done = 0
+
+    def guard(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*arguments: Any, **named: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done == last:
+                raise error
+            return operation(*arguments, **named)
+
+        return guarded
+
+    monkeypatch.setattr(os, "fsync", guard(os.fsync))
+    monkeypatch.setattr(os, "replace", guard(os.replace))
+    return lambda: done
+
+
+@pytest.mark.parametrize("last", range(1, 7))
+def test_after_a_cut_at_any_write_the_state_is_the_old_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    """Model and checkpoint take six operations; after each, what loads is whole, and saving works again."""
+    folder = filled(tmp_path / "state", 3)
+    durable = committed(folder.load().durable, 3)
+    with monkeypatch.context() as patch:
+        cut_at(patch, last, PowerCut())
+        with pytest.raises(PowerCut):
+            folder.save(durable)
+    folder.release()
+    again = open_folder(tmp_path / "state")
+    saved = again.load()
+    assert saved.durable.rounds_done in (3, 4)
+    assert saved.durable.rounds_done == 4 or last < 6
+    assert saved.durable.model is not None
+    assert saved.durable.model[0] == saved.durable.rounds_done - 1
+    assert not list(again.folder.glob(".*"))
+    again.save(committed(saved.durable, saved.durable.rounds_done))
+    assert again.load().durable.rounds_done == saved.durable.rounds_done
+
+
+def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = filled(tmp_path / "state", 3)
+    durable = committed(folder.load().durable, 3)
+    with monkeypatch.context() as patch:
+        cut_at(patch, 1, OSError(errno.ENOSPC, "No space left on device"))
+        with pytest.raises(CheckpointError, match="the disk is full: make room"):
+            folder.save(durable)
+    assert folder.load().durable.rounds_done == 3
+
+
+def test_events_that_need_not_survive_are_not_noted() -> None:
+    durable = Durable(1, None)
+    assert not durable.note(RoundFailed(1, 0, AbortReason.TIMED_OUT))
+    assert durable == Durable(1, None)

@@ -1,0 +1,293 @@
+"""The driver: events in order, durable before sent, heavy work aside, refusals told, an end that others hear of."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from veilsum.protocol.chassis_tables import ParticipantPhase
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, RemoteProtocolError
+from veilsum.protocol.events import (
+    DecisionMade,
+    Event,
+    LocalResult,
+    RunFailed,
+    RunFinished,
+    Send,
+    TrainingRequested,
+    WorkRequested,
+)
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Identity, Role
+from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.session import Invitation, Knock
+from veilsum.protocol.signing import SigningKey
+from veilsum.roles.driver import Driver
+from veilsum.roles.durable import Durable
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.journal import Journal
+from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
+from veilsum.roles.post import PostOffice
+from veilsum.transport.framed import FramedTransport
+from veilsum.transport.framing import Endpoint
+from veilsum.transport.switchboard import Switchboard
+
+ALICE = PartyId("alice")
+ENTROPY = SeededEntropy(3)
+IDENTITIES = {
+    name: Identity(name, role, SigningKey.generate(ENTROPY))
+    for name, role in ((SERVER, Role.SERVER), (ALICE, Role.CLIENT))
+}
+ROSTER = Roster(1, tuple(one.public for one in IDENTITIES.values()))
+DONE = RunFinished(1)
+
+
+class Script:
+    """A machine that does what a test says."""
+
+    phase = ParticipantPhase.WAITING
+
+    def __init__(
+        self,
+        first: list[Event],
+        answer: Callable[[PartyId, Message], list[Event]] | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self._first = first
+        self._answer = answer
+        self.deadline = deadline
+        self.deadlines_handled = 0
+
+    def start(self, now: float) -> list[Event]:
+        if self.deadline is not None:
+            self.deadline += now
+        return self._first
+
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        assert self._answer is not None
+        return self._answer(sender, message)
+
+    def handle_deadline(self, now: float) -> list[Event]:
+        self.deadlines_handled += 1
+        self.deadline = None
+        return [DONE]
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+
+class Notebook:
+    """A keeper that notes what it was given, in the thread in which it was given it."""
+
+    def __init__(self) -> None:
+        self.attempts: list[int] = []
+        self.threads: set[int] = set()
+
+    def save(self, durable: Durable, seen: Mapping[PartyId, int]) -> None:
+        self.attempts.append(durable.attempt)
+        self.threads.add(threading.get_ident())
+
+
+class Desk:
+    """One driver on a switchboard, and what came of it."""
+
+    def __init__(self, board: Switchboard, name: PartyId, machine: Script) -> None:
+        self.said = io.StringIO()
+        self.notebook = Notebook()
+        self.post = PostOffice(IDENTITIES[name], ROSTER, bytes(32))
+        self.transport = FramedTransport(board.link(name), Endpoint(name, ENTROPY(8)))
+        self.machine = machine
+        self.name = name
+
+    async def run(self, **settings: Any) -> RunFinished | RunFailed:
+        with ThreadPoolExecutor(2) as executor:
+            async with self.transport:
+                driver = Driver(
+                    machine=self.machine,
+                    post=self.post,
+                    transport=self.transport,
+                    durable=Durable(0, None),
+                    keeper=self.notebook,
+                    executor=executor,
+                    journal=Journal(self.name, "json", self.said),
+                    **{"send_within_s": 5.0, "linger_s": 2.0, **settings},
+                )
+                self.driver = driver
+                async with asyncio.timeout(20):
+                    return await driver.run()
+
+    def facts(self, fact: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.said.getvalue().splitlines()]
+        return [line for line in lines if line["fact"] == fact]
+
+
+def knocks(count: int) -> list[Event]:
+    return [Send(SERVER, Knock(Stamp(round=number))) for number in range(count)]
+
+
+def run_pair(server: Script, alice: Script, **settings: Any) -> tuple[Desk, Desk]:
+    board = Switchboard()
+    desks = Desk(board, SERVER, server), Desk(board, ALICE, alice)
+
+    async def run() -> None:
+        await asyncio.gather(*(desk.run(**settings) for desk in desks))
+
+    asyncio.run(run())
+    return desks
+
+
+def test_messages_to_one_receiver_arrive_in_the_order_in_which_they_were_sent() -> None:
+    heard: list[int] = []
+
+    def hear(sender: PartyId, message: Message) -> list[Event]:
+        heard.append(message.stamp.round)
+        return [DONE] if len(heard) == 20 else []
+
+    run_pair(Script([], hear), Script([*knocks(20), DONE]))
+    assert heard == list(range(20))
+
+
+def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
+    """The keeper is called in another thread, and what follows waits for it."""
+    board = Switchboard()
+    alice = Desk(board, ALICE, Script([DecisionMade({"attempt": 4}), *knocks(1), DONE]))
+    signed_after: list[list[int]] = []
+    seal = alice.post.seal
+
+    def watched(*arguments: Any) -> Any:
+        signed_after.append(list(alice.notebook.attempts))
+        return seal(*arguments)
+
+    alice.post.seal = watched  # type: ignore[method-assign]  # a spy
+    asyncio.run(alice.run(linger_s=0.1))
+    assert signed_after == [[5]]
+    assert threading.get_ident() not in alice.notebook.threads
+
+
+def test_work_and_training_run_in_other_threads_and_come_back_as_steps() -> None:
+    """The result of a job is fed to the machine; a job that fails by the rules is fed to `failed`."""
+    threads: set[int] = set()
+    results: list[object] = []
+
+    def job() -> str:
+        threads.add(threading.get_ident())
+        return "worked"
+
+    def broken() -> None:
+        raise LocalProtocolError("cannot work")
+
+    def collect(result: object, now: float) -> list[Event]:
+        results.append(result)
+        return [DONE] if len(results) == 3 else []
+
+    def failed(error: ProtocolError, now: float) -> list[Event]:
+        return collect(str(error), now)
+
+    learner = VectorLearner(VectorsTask(4), 0, 0)
+    requests: list[Event] = [
+        WorkRequested(job, collect, failed),
+        WorkRequested(broken, collect, failed),
+        TrainingRequested(0, learner.initial_model(), collect, failed),
+    ]
+    asyncio.run(Desk(Switchboard(), ALICE, Script(requests)).run(learner=learner))
+    assert {"worked", "cannot work"} <= {result for result in results if isinstance(result, str)}
+    assert [result.samples for result in results if isinstance(result, LocalResult)] == [1]
+    assert threading.get_ident() not in threads
+
+
+def test_a_job_that_breaks_for_no_known_reason_ends_the_run() -> None:
+    """An error outside the rules is raised where the driver was started, not lost with its task."""
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
+    desk = Desk(Switchboard(), ALICE, Script([WorkRequested(broken, nothing, nothing)]))
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(desk.run())
+
+
+def test_a_refused_message_is_told_with_its_reason_and_the_run_goes_on() -> None:
+    heard: list[int] = []
+
+    def hear(sender: PartyId, message: Message) -> list[Event]:
+        heard.append(message.stamp.round)
+        if message.stamp.round == 0:
+            raise RemoteProtocolError(sender, AbortReason.WRONG_ROUND, "not now")
+        return [DONE]
+
+    server, _ = run_pair(Script([], hear), Script([*knocks(2), DONE]))
+    assert heard == [0, 1]
+    assert [fact["text"] for fact in server.facts("refused")] == [
+        f"alice: {AbortReason.WRONG_ROUND.value}: not now"
+    ]
+    assert server.driver.tally.refused == 1
+
+
+def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
+    """An unsigned text and a message under another configuration do not reach the machine."""
+    board = Switchboard()
+    server = Desk(board, SERVER, Script([], lambda sender, message: [DONE]))
+    alice = Desk(board, ALICE, Script([*knocks(1), DONE]))
+    stranger = PostOffice(IDENTITIES[ALICE], ROSTER, bytes([9]) * 32)
+
+    async def run() -> None:
+        running = asyncio.create_task(server.run())
+        forger = FramedTransport(board.link("forger"), Endpoint("forger", ENTROPY(8)))
+        async with forger:
+            await forger.send("server", [b"hello"], 5.0)
+            from veilsum.protocol.envelope import encode_envelope
+
+            (envelope,) = stranger.seal([SERVER], Knock(Stamp()), "waiting")
+            await forger.send("server", encode_envelope(envelope), 5.0)
+        await alice.run()
+        await running
+
+    asyncio.run(run())
+    texts = " ".join(fact["text"] for fact in server.facts("refused"))
+    assert len(server.facts("refused")) == 2
+    assert AbortReason.WRONG_CONFIG.value in texts
+
+
+def test_the_machine_is_woken_at_its_deadline() -> None:
+    machine = Script([], deadline=0.2)
+    asyncio.run(Desk(Switchboard(), ALICE, machine).run())
+    assert machine.deadlines_handled == 1
+
+
+def test_a_message_that_nobody_acknowledges_is_told_and_does_not_hold_up_the_end() -> None:
+    desk = Desk(Switchboard(), ALICE, Script([*knocks(1), DONE]))
+    ended = asyncio.run(desk.run(send_within_s=0.3))
+    assert ended is DONE
+    assert desk.facts("not_delivered")[0]["receiver"] == "server"
+
+
+def test_after_its_end_a_party_still_answers_until_all_is_acknowledged() -> None:
+    """The server has finished, but alice comes late: her knock is answered while the farewell is under way."""
+    answered: list[str] = []
+    farewell = Invitation(Stamp(), bytes(32))
+
+    def answer(sender: PartyId, message: Message) -> list[Event]:
+        answered.append(sender)
+        return []
+
+    board = Switchboard()
+    server = Desk(board, SERVER, Script([Send(ALICE, farewell), DONE], answer))
+    alice = Desk(board, ALICE, Script(knocks(1), lambda sender, message: [DONE]))
+
+    async def run() -> None:
+        running = asyncio.create_task(server.run(linger_s=10.0))
+        await asyncio.sleep(0.5)
+        await alice.run()
+        await running
+
+    asyncio.run(run())
+    assert answered == ["alice"]
