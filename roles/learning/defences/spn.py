@@ -89,6 +89,8 @@ class Polarized(nn.Module):
 
 
 class SpnGuard(Guard):
+    """`codes` has a row for each class; `head` is the private head as the last round left it."""
+
     name = Spn.name
 
     def __init__(self, settings: Spn, key: PrivateKey) -> None:
@@ -101,18 +103,18 @@ class SpnGuard(Guard):
             raise LocalProtocolError("defence spn: codes belong to classes, and this task has none")
         head = shared_head(party.network)
         classes = max(2, head.out_features, int(party.feed.samples.labels.max()) + 1)
-        self._codes = draw_codes(self._key, classes, self._settings.bits)
-        self._before = self._after = PrivateHead.draw(self._key, self._settings.bits, head.in_features)
+        self.codes = draw_codes(self._key, classes, self._settings.bits)
+        self.head_before = self.head = PrivateHead.draw(self._key, self._settings.bits, head.in_features)
 
     def prepare(
         self, module: nn.Module, objective: Objective, work: RoundWork
     ) -> tuple[nn.Module, Objective]:
         if work.round != self._round:
-            self._before = self._after
+            self.head_before = self.head
         head = shared_head(work.network)
         device = head.weight.device
-        polarized = Polarized(module, head, self._before.layer(device))
-        codes = torch.from_numpy(self._codes).to(device)
+        polarized = Polarized(module, head, self.head_before.layer(device))
+        codes = torch.from_numpy(self.codes).to(device)
         settings = self._settings
 
         def dual(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -132,13 +134,13 @@ class SpnGuard(Guard):
             with torch.no_grad():
                 for parameter in polarized.private.parameters():
                     parameter.sub_(by_parameter[id(parameter)], alpha=work.learning_rate)
-        self._after, self._round = PrivateHead.of(polarized.private), work.round
+        self.head, self._round = PrivateHead.of(polarized.private), work.round
 
     def state(self) -> bytes:
         heads = [
-            array.tobytes() for head in (self._before, self._after) for array in (head.weight, head.bias)
+            array.tobytes() for head in (self.head_before, self.head) for array in (head.weight, head.bias)
         ]
-        return pack([self._round, *self._before.weight.shape, *heads])
+        return pack([self._round, *self.head_before.weight.shape, *heads])
 
     def restore(self, state: bytes) -> None:
         content = unpack(state, "defence spn: the stored private head")
@@ -147,16 +149,16 @@ class SpnGuard(Guard):
             numbers = [np.frombuffer(array, dtype=np.float32) for array in arrays]
         except (ValueError, TypeError) as error:
             raise LocalProtocolError("defence spn: the stored private head is incomplete") from error
-        sizes = [self._before.weight.size, self._before.bias.size]
-        if (bits, width) != self._before.weight.shape or [one.size for one in numbers] != 2 * sizes:
+        sizes = [self.head_before.weight.size, self.head_before.bias.size]
+        if (bits, width) != self.head_before.weight.shape or [one.size for one in numbers] != 2 * sizes:
             raise LocalProtocolError(
                 f"defence spn: the stored private head is {bits} x {width}, this model needs "
-                f"{self._before.weight.shape[0]} x {self._before.weight.shape[1]}: model or bits have changed"
+                f"{self.head_before.weight.shape[0]} x {self.head_before.weight.shape[1]}: model or bits have changed"
             )
         before, after = (
             PrivateHead(numbers[at].reshape(bits, width).copy(), numbers[at + 1].copy()) for at in (0, 2)
         )
-        self._round, self._before, self._after = int(round_), before, after
+        self._round, self.head_before, self.head = int(round_), before, after
 
 
 def polarization_loss(private: torch.Tensor, codes: torch.Tensor, margin: float) -> torch.Tensor:
