@@ -294,7 +294,9 @@ def test_a_vote_by_the_wrong_key_or_for_another_list_does_not_count(scheme: str,
     honest = table.until(SurvivorSignature, sender="p0").message
     assert isinstance(agreed, SurvivorList)
     assert isinstance(honest, SurvivorSignature)
-    other = replace(agreed, survivors=agreed.survivors[:4], dropped=agreed.survivors[4:] + agreed.dropped)
+    other = replace(
+        agreed, survivors=agreed.survivors[:4], dropped=agreed.survivors[4:] + agreed.dropped, total=4
+    )
     signer = table.identities[P1 if lie == "another key" else P0].signing
     digest = other.digest if lie == "another list" else agreed.digest
     message = SurvivorSignature(honest.stamp, signer.sign(SURVIVOR_DOMAIN, digest))

@@ -34,6 +34,12 @@ def names(*indices: int) -> Names:
     return tuple(PartyId(f"p{index}") for index in indices)
 
 
+def listing(honest: Message, survivors: Names, dropped: Names) -> SurvivorList:
+    """The list that the server showed, with other names in it."""
+    assert isinstance(honest, SurvivorList)
+    return replace(honest, survivors=survivors, dropped=dropped, total=len(survivors))
+
+
 def losing(kind: type[Message], *lost: str) -> Callable[[LyingTable], None]:
     """The named parties vanish right before they would send such a message."""
 
@@ -86,9 +92,19 @@ def test_a_lying_survivor_list_is_refused_and_the_honest_one_still_counts(scheme
     table = table_with_dropout(scheme)
     honest = table.until(SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    table.refuses("p0", "server", replace(honest, survivors=survivors, dropped=dropped), reason)
+    table.refuses("p0", "server", listing(honest, survivors, dropped), reason)
     assert not table.messages(SurvivorSignature, "p0")
     assert not table.messages(ReleasedShares)
+    assert finishes_exactly(table, names(0, 1, 2, 3))
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_survivors_must_be_named_to_count_against_a_lying_server(scheme: str) -> None:
+    """Two named survivors do not become three by saying so."""
+    table = table_with_dropout(scheme)
+    honest = table.until(SurvivorList, "p0").message
+    claimed = replace(listing(honest, names(0, 1), names(2, 3, 4)), total=3)
+    table.refuses("p0", "server", claimed, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
 
@@ -107,7 +123,7 @@ def test_a_party_that_never_shared_cannot_be_called_a_survivor(scheme: str) -> N
     losing(SealedShares, "p5")(table)
     honest = table.until(SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    padded = replace(honest, survivors=names(0, 1, 2, 3, 4, 5), dropped=())
+    padded = listing(honest, names(0, 1, 2, 3, 4, 5), ())
     table.refuses("p0", "server", padded, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(0, 1, 2, 3, 4))
 
@@ -118,7 +134,7 @@ def test_members_outside_the_cohort_do_not_make_a_small_sum_large() -> None:
     losing(RoundKeys, "p5")(table)
     honest = table.until(SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    padded = replace(honest, survivors=names(0, 1, 2, 3, 5), dropped=names(4))
+    padded = listing(honest, names(0, 1, 2, 3, 5), names(4))
     table.refuses("p0", "server", padded, REASON.UNKNOWN_PARTY)
     assert finishes_exactly(table, names(0, 1, 2, 3, 4))
 
@@ -130,7 +146,7 @@ def test_a_second_list_in_one_attempt_is_equivocation(scheme: str) -> None:
     table.drop(flight)
     table.deliver(flight)
     assert isinstance(flight.message, SurvivorList)
-    other = replace(flight.message, survivors=names(0, 1, 2), dropped=names(3, 4))
+    other = listing(flight.message, names(0, 1, 2), names(3, 4))
     table.refuses("p0", "server", other, REASON.EQUIVOCATION)
     table.refuses("p0", "server", flight.message, REASON.REPLAY)
     assert len(table.messages(SurvivorSignature, "p0")) == 1
@@ -158,7 +174,7 @@ def test_a_false_proof_of_agreement_releases_nothing(scheme: str, lie: str) -> N
     good = dict(proof.signatures)
     assert len(good) == 4
     three = {name: good[name] for name in names(0, 1, 2)}
-    other = replace(agreed, survivors=names(0, 1, 2), dropped=names(3, 4))
+    other = listing(agreed, names(0, 1, 2), names(3, 4))
     signatures, reason = {
         "lowered t": (three, REASON.SURVIVOR_LIST),
         "forged": (three | {PartyId("p3"): bytes(64)}, REASON.BAD_SIGNATURE),
@@ -182,7 +198,7 @@ def test_two_lists_for_two_groups_never_both_collect_t(scheme: str, split: int) 
 
     def tamper(flight: Flight) -> Message | None:
         if isinstance(flight.message, SurvivorList) and flight.receiver > PartyId(f"p{split}"):
-            return replace(flight.message, survivors=without_first, dropped=names(0))
+            return listing(flight.message, without_first, names(0))
         return None if isinstance(flight.message, SurvivorProof) else flight.message
 
     table.tamper = tamper
@@ -214,7 +230,7 @@ def test_neighbours_told_that_a_peer_dropped_reveal_nothing_without_t_signatures
     def tamper(flight: Flight) -> Message | None:
         if isinstance(flight.message, SurvivorList) and flight.receiver in around:
             others = tuple(name for name in everyone if name != victim)
-            return replace(flight.message, survivors=others, dropped=(victim,))
+            return listing(flight.message, others, (victim,))
         return flight.message
 
     table.tamper = tamper
@@ -231,7 +247,7 @@ def test_dropped_peers_must_not_cut_the_survivors_apart(scheme: str) -> None:
     table = LyingTable(scheme, 7, graph="ring")
     honest = table.until(SurvivorList, "p5").message
     assert isinstance(honest, SurvivorList)
-    cut = replace(honest, survivors=names(0, 2, 4, 5, 6), dropped=names(1, 3))
+    cut = listing(honest, names(0, 2, 4, 5, 6), names(1, 3))
     detail = table.refuses("p5", "server", cut, REASON.GRAPH_TOO_THIN)
     assert "p0 and p2" in detail
     assert finishes_exactly(table, names(*range(7)))
@@ -260,7 +276,7 @@ def test_the_neighbours_of_a_victim_are_not_both_alive_to_some_and_gone_to_other
     victim = PartyId("p0")
     inside = {victim, *graph.neighbours[victim]}
     others = tuple(name for name in honest.survivors if name not in graph.neighbours[victim])
-    story = replace(honest, survivors=others, dropped=tuple(sorted(graph.neighbours[victim])))
+    story = listing(honest, others, tuple(sorted(graph.neighbours[victim])))
     for flight in list(table.wire):
         table.drop(flight)
         told = flight.message if flight.receiver in inside else story

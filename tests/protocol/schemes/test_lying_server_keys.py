@@ -75,7 +75,7 @@ def test_tampered_round_keys_are_refused(lie: str) -> None:
     honest = table.until(CohortKeys, "p0").message
     assert isinstance(honest, CohortKeys)
     keys, reason = lying_keys(honest.keys)[lie]
-    table.refuses("p0", "server", replace(honest, keys=keys), reason)
+    table.refuses("p0", "server", replace(honest, keys=keys, size=len(keys)), reason)
     assert all_commit(table)
 
 
