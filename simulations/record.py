@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.errors import AbortReason, LocalProtocolError
+from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.events import Event, Model, RoundCommitted, RoundFailed, SessionBegan, Warned
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
@@ -22,10 +22,7 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learner import LocalUpdate, headline
 from veilsum.simulations.federation import Federation
 from veilsum.simulations.simulation import Node, Observer
-
-
-class InvariantViolated(LocalProtocolError):
-    """The protocol did what it must never do; the text says which invariant of specs/threat-model.md broke."""
+from veilsum.simulations.vigil import InvariantViolated, Vigil
 
 
 @dataclass
@@ -77,7 +74,7 @@ class Recorder(Observer):
 
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}
-        self._hashes: dict[int, tuple[bytes, tuple[PartyId, ...]]] = {}
+        self.vigil = Vigil()
         self._counted = (0, 0)
 
     def on_training(self, node: Node, round_number: int, update: LocalUpdate) -> None:
@@ -90,11 +87,12 @@ class Recorder(Observer):
             self.bytes_down += size
         if isinstance(message, Aggregate):
             self.last_aggregate = message
+        self.vigil.note_message(sender, message)
 
     def on_event(self, now: float, node: Node, event: Event) -> None:
         match event:
             case RoundCommitted():
-                self._require_agreement(node.name, event)
+                self.vigil.note_commit(node.name, event)
                 if event.model is not None and (not self.rounds or self.rounds[-1].round < event.round):
                     self._remember(now, event)
             case RoundFailed():
@@ -106,14 +104,6 @@ class Recorder(Observer):
                     self.warnings.append(event.text)
             case _:
                 pass
-
-    def _require_agreement(self, party: PartyId, event: RoundCommitted) -> None:
-        """All who commit a round report the same set and the same model."""
-        if not event.model_hash:
-            return
-        stated = (event.model_hash, event.members)
-        if self._hashes.setdefault(event.round, stated) != stated:
-            raise InvariantViolated(f"I3: {party} committed another set or model in round {event.round}")
 
     def _remember(self, now: float, event: RoundCommitted) -> None:
         assert event.model is not None

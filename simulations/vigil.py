@@ -1,0 +1,66 @@
+"""The invariants of specs/threat-model.md that can be watched message by message, on every simulation.
+
+    I3  all who commit a round report the same set and the same model
+    I4  a holder releases one kind of share for one party, and shares in one attempt of a round only
+    I5  an attempt has one upload of each party
+    I6  committed rounds never regress
+
+I1 and I2, the sums, are compared by record.py; I7, that everything ends for a reason before its deadline, is where
+a simulation stops. The table of veilsum.simulations.testing holds all seven after every single step.
+"""
+
+from __future__ import annotations
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.events import RoundCommitted
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.messages import Message, Tensor
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.shares import ReleasedShares, ShareKind
+
+
+class InvariantViolated(LocalProtocolError):
+    """The protocol did what it must never do; the text says which invariant broke."""
+
+
+class Vigil:
+    def __init__(self) -> None:
+        self._results: dict[int, tuple[bytes, tuple[PartyId, ...]]] = {}
+        self._newest: dict[PartyId, int] = {}
+        self._released: dict[tuple[PartyId, int, PartyId], ShareKind] = {}
+        self._released_in: dict[tuple[PartyId, int], tuple[bytes, int]] = {}
+        self._uploads: dict[tuple[PartyId, bytes, int, int], Tensor] = {}
+
+    def note_commit(self, party: PartyId, event: RoundCommitted) -> None:
+        if event.round <= self._newest.get(party, -1):
+            raise InvariantViolated(f"I6: {party} commits round {event.round} after {self._newest[party]}")
+        self._newest[party] = event.round
+        stated = (event.model_hash, event.members)
+        if event.model_hash and self._results.setdefault(event.round, stated) != stated:
+            raise InvariantViolated(f"I3: {party} committed another set or model in round {event.round}")
+        self._uploads = {key: upload for key, upload in self._uploads.items() if key[2] > event.round}
+
+    def note_message(self, sender: PartyId, message: Message) -> None:
+        if isinstance(message, ReleasedShares):
+            self._note_release(sender, message)
+        elif isinstance(message, MaskedInput):
+            self._note_upload(sender, message)
+
+    def _note_release(self, holder: PartyId, message: ReleasedShares) -> None:
+        stamp = message.stamp
+        attempt = (stamp.session, stamp.attempt)
+        if self._released_in.setdefault((holder, stamp.round), attempt) != attempt:
+            raise InvariantViolated(f"I4: {holder} releases shares in two attempts of round {stamp.round}")
+        for kind, shares in (
+            (ShareKind.SELF_MASK, message.self_masks),
+            (ShareKind.MASKING_KEY, message.masking_keys),
+        ):
+            for target in shares:
+                if self._released.setdefault((holder, stamp.round, target), kind) is not kind:
+                    raise InvariantViolated(f"I4: {holder} releases both kinds of share of {target}")
+
+    def _note_upload(self, sender: PartyId, message: MaskedInput) -> None:
+        stamp = message.stamp
+        key = (sender, stamp.session, stamp.round, stamp.attempt)
+        if self._uploads.setdefault(key, message.vector) is not message.vector:
+            raise InvariantViolated(f"I5: {sender} uploads twice in round {stamp.round}.{stamp.attempt}")

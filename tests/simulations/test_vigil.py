@@ -1,0 +1,59 @@
+"""The invariants that every simulation is watched for: each one is seen when it breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veilsum.protocol.events import RoundCommitted
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.messages import Stamp
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.shares import ReleasedShares
+from veilsum.simulations.vigil import InvariantViolated, Vigil
+
+ALICE, BOB = PartyId("alice"), PartyId("bob")
+SESSION = bytes(32)
+
+
+def released(
+    attempt: int = 0, *, self_masks: tuple[PartyId, ...] = (), keys: tuple[PartyId, ...] = ()
+) -> ReleasedShares:
+    return ReleasedShares(
+        Stamp(SESSION, 0, attempt), dict.fromkeys(self_masks, bytes(33)), dict.fromkeys(keys, bytes(33))
+    )
+
+
+def test_two_results_of_one_round_break_i3() -> None:
+    vigil = Vigil()
+    vigil.note_commit(ALICE, RoundCommitted(0, 0, (ALICE, BOB), b"one"))
+    with pytest.raises(InvariantViolated, match="I3"):
+        vigil.note_commit(BOB, RoundCommitted(0, 0, (ALICE, BOB), b"two"))
+
+
+def test_both_share_kinds_break_i4() -> None:
+    vigil = Vigil()
+    vigil.note_message(ALICE, released(self_masks=(BOB,)))
+    with pytest.raises(InvariantViolated, match="I4"):
+        vigil.note_message(ALICE, released(keys=(BOB,)))
+
+
+def test_shares_in_two_attempts_break_i4() -> None:
+    vigil = Vigil()
+    vigil.note_message(ALICE, released(0, self_masks=(BOB,)))
+    with pytest.raises(InvariantViolated, match="I4"):
+        vigil.note_message(ALICE, released(1, self_masks=(BOB,)))
+
+
+def test_two_uploads_in_one_attempt_break_i5() -> None:
+    vigil = Vigil()
+    vigil.note_message(ALICE, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")))
+    with pytest.raises(InvariantViolated, match="I5"):
+        vigil.note_message(ALICE, MaskedInput(Stamp(SESSION), np.ones(3, dtype="<u8")))
+
+
+def test_a_round_committed_twice_breaks_i6() -> None:
+    vigil = Vigil()
+    vigil.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))
+    with pytest.raises(InvariantViolated, match="I6"):
+        vigil.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))
