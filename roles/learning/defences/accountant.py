@@ -16,7 +16,7 @@ divergence + log((a - 1) / a) - (log delta + log a) / (a - 1), the least over al
 Laplace. Gradients are clipped in the 1-norm; one step is log(1 + rate (exp(1 / sigma) - 1)), steps add up,
 delta is 0.
 
-Rejected: a library. See specs/decisions/0010-privacy-accounting.md, which also says with what these figures
+Rejected: a library. See specs/decisions/0011-privacy-accounting.md, which also says with what these figures
 were compared. Tighter accounting by the privacy loss distribution would save about a tenth of epsilon.
 """
 

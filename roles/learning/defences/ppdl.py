@@ -19,6 +19,8 @@ from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
 from veilsum.roles.learning.defences.private import PrivateKey
 from veilsum.roles.learning.defences.settings import Ppdl
 
+_ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
+
 
 class PpdlGuard(Guard):
     name = Ppdl.name
@@ -49,6 +51,6 @@ def largest(change: npt.NDArray[np.float64], share: float) -> npt.NDArray[np.int
 
     Among equal values the earlier position wins, so that the choice is a function of the change.
     """
-    count = max(1, math.ceil(share * change.size))
+    count = max(1, math.ceil(share * change.size - _ROUNDING))
     by_size = np.argsort(-np.abs(change), kind="stable")
     return np.sort(by_size[:count])
