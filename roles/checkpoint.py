@@ -111,6 +111,10 @@ class StateFolder:
 
     def load(self) -> Saved:
         """The newest checkpoint that is whole; refused if it was made under other settings."""
+        if not self.exists():
+            raise CheckpointError(
+                self.folder, "there is no checkpoint", f"run {self._party} first, or correct the folder"
+            )
         passed_over: list[str] = []
         for _, path in sorted(self._files(), reverse=True):
             try:

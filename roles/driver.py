@@ -40,7 +40,7 @@ from veilsum.protocol.replay import Duplicate
 from veilsum.roles.clock import Clock, monotonic
 from veilsum.roles.durable import Durable
 from veilsum.roles.journal import Journal
-from veilsum.roles.learner import Learner
+from veilsum.roles.learner import Learner, train_as_asked
 from veilsum.roles.machines import Machine
 from veilsum.roles.post import PostOffice, grouped_sends
 from veilsum.transport.base import Transport
@@ -68,8 +68,6 @@ class Keeper(Protocol):
 class Tally:
     """What a driver has seen so far."""
 
-    round: int = 0
-    attempt: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
     refused: int = 0
@@ -171,9 +169,9 @@ class Driver:
 
     async def _note(self, event: Event) -> None:
         if self.durable.note(event):
-            self.tally.round, self.tally.attempt = self.durable.rounds_done, max(0, self.durable.attempt - 1)
             await self._aside(partial(self.keeper.save, self.durable, dict(self.post.seen)))
-        self.journal.tell(event)
+        model = getattr(event, "model", None)
+        await self._maybe_aside(0 if model is None else model.nbytes, partial(self.journal.tell, event))
         if isinstance(event, RunFinished | RunFailed):
             self.ended = event
 
@@ -191,7 +189,7 @@ class Driver:
             raise LocalProtocolError("this role does not train")
         self.tally.training = True
         try:
-            update = await self._aside(partial(learner.train, request.model, request.round))
+            update = await self._aside(partial(train_as_asked, learner, request))
         except ProtocolError as error:
             self.journal.say("training_failed", round=request.round, text=str(error))
             await self._inbox.put(partial(request.failed, error))

@@ -91,7 +91,12 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
             saved = state.load()
         except CheckpointError as refusal:
             raise ParameterError([str(refusal)]) from refusal
-        for text in saved.passed_over:
+        unused = (
+            [f"--init {options.init} is not used: the run goes on from its checkpoint"]
+            if options.init
+            else []
+        )
+        for text in (*saved.passed_over, *unused):
             journal.say("warning", text=text)
     durable = saved.durable if saved is not None else Durable(0, None)
     first = durable.model if durable.model is not None else find_first_model(place, learner)
