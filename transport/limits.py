@@ -18,7 +18,7 @@ SMALLEST_LINK_DATAGRAM = 2 * SEALING_ALLOWANCE
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one endpoint. A sender occupies at most twice `max_message_bytes` of a receiver's memory."""
+    """Bounds of one endpoint. A sender occupies about twice `max_message_bytes` of a receiver's memory at most."""
 
     chunk_bytes: int = 512 * KIB
     window_bytes: int = 16 * MIB

@@ -96,5 +96,5 @@ class FramingTable:
 
     def _require_bounded_memory(self, endpoint: Endpoint) -> None:
         for sender in self.endpoints:
-            bound = 2 * self.limits.max_message_bytes + self.limits.most_open_messages * MESSAGE_OVERHEAD
-            assert endpoint.held_bytes(sender) <= bound
+            share = self.limits.max_message_bytes + self.limits.most_open_messages * MESSAGE_OVERHEAD
+            assert endpoint.held_bytes(sender) <= 2 * share

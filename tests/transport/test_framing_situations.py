@@ -8,9 +8,10 @@ import pytest
 
 from tests.support.framing_table import TINY, FramingTable
 from veilsum.transport.base import Buffer
-from veilsum.transport.datagrams import associated_data, parse_header
+from veilsum.transport.datagrams import Chunk, Head, associated_data, parse_header
 from veilsum.transport.errors import BadSetting, TooLarge, Unreachable
 from veilsum.transport.framing import Acknowledged, Endpoint, Failed
+from veilsum.transport.incoming import MESSAGE_OVERHEAD, Incoming
 from veilsum.transport.limits import MIB, Limits
 
 KEYS = {
@@ -280,6 +281,63 @@ def test_a_cancelled_message_does_not_hold_up_its_successors() -> None:
     a.cancel("b", first)
     converse(a, b)
     assert taken(b) == [b"second"]
+
+
+def test_a_message_given_up_half_way_lets_the_next_one_through() -> None:
+    a, b = keyed("a", life(1)), keyed("b", life(2))
+    a.send("b", [b"a" * 40], give_up_at=1.0)
+    a.send("b", [b"second"], give_up_at=9.0)
+    for datagram in drain(a):
+        b.receive_datagram("a", datagram, 0.0)
+    for datagram in drain(b):
+        a.receive_datagram("b", datagram, 0.0)
+    _lost, *others = drain(a)
+    for datagram in others:
+        b.receive_datagram("a", datagram, 0.0)
+    assert taken(b) == [], "the second message waits for its turn"
+    a.handle_deadline(1.0)
+    assert isinstance(a.next_outcome(), Failed)
+    converse(a, b, now=1.0)
+    assert taken(b) == [b"second"]
+    assert a.next_outcome() == Acknowledged("b", 1)
+
+
+def test_a_sender_that_ignores_every_limit_is_held_to_them() -> None:
+    """Chunks of messages far ahead, too many of them or too large, occupy no memory."""
+    b = Incoming(TINY)
+    head = Head(life(1), life(2), 1, 1)
+    for number in range(1, 1000):
+        b.receive_chunk(Chunk(head, number, 0, 300, 16, 0), bytes(16), 0.0)
+    ahead = b.held_bytes
+    assert (
+        TINY.max_message_bytes < ahead <= TINY.max_message_bytes + TINY.most_open_messages * MESSAGE_OVERHEAD
+    )
+    b.receive_chunk(Chunk(head, 0, 0, 401, 16, 0), bytes(16), 0.0)
+    assert b.held_bytes == ahead, "larger than any message may be"
+    b.receive_chunk(Chunk(head, 0, 0, 400, 16, 0), bytes(16), 0.0)
+    assert b.held_bytes == ahead + 400 + MESSAGE_OVERHEAD, "the next in turn finds room all the same"
+
+
+def test_a_chunk_that_contradicts_its_message_is_dropped() -> None:
+    b = Incoming(TINY)
+    head = Head(life(1), life(2), 1, 1)
+    b.receive_chunk(Chunk(head, 0, 0, 20, 16, 0), b"x" * 16, 0.0)
+    b.receive_chunk(Chunk(head, 0, 0, 40, 16, 1), b"y" * 16, 0.0)
+    b.receive_chunk(Chunk(head, 0, 0, 20, 16, 1), b"y" * 5, 0.0)
+    assert b.holdings().bitmaps == {0: 0b01}
+    assert b.receive_chunk(Chunk(head, 0, 0, 20, 16, 1), b"y" * 4, 0.0) == [b"x" * 16 + b"y" * 4]
+
+
+def test_room_that_others_waited_for_is_announced_when_the_application_makes_it() -> None:
+    a, b = keyed("a", life(1)), keyed("b", life(2))
+    for number in range(20):
+        a.send("b", [bytes([number]) * 390], give_up_at=99.0)
+    converse(a, b)
+    assert drain(b) == []
+    assert b.take() is not None
+    assert len(drain(b)) == 1
+    converse(a, b)
+    assert len(taken(b)) >= 6
 
 
 def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
