@@ -93,6 +93,14 @@ class SimulationResult:
         stated = [one.exact for one in self.rounds if one.exact is not None]
         return all(stated) if stated else None
 
+    @property
+    def baseline_distance(self) -> float | None:
+        """The distance to the compared run's model, in units of that model's own length."""
+        if self.baseline is None or self.baseline.model is None:
+            return None
+        length = float(np.linalg.norm(self.baseline.model))
+        return float(np.linalg.norm(self.model - self.baseline.model)) / (length or 1.0)
+
     def figures(self) -> dict[str, Any]:
         config, baseline = self.federation.config, self.baseline
         errors = [one.max_abs_error for one in self.rounds if one.max_abs_error == one.max_abs_error]
@@ -111,6 +119,7 @@ class SimulationResult:
             "baseline_sha256": sha256_of(baseline.model)
             if baseline is not None and baseline.model is not None
             else None,
+            "baseline_distance": self.baseline_distance,
             "max_abs_error": max(errors, default=None),
             "exact_ring_sum": self.exact,
             "bytes_up_over_plain": self.bytes_up_over_plain,
@@ -145,6 +154,7 @@ def simulate(
         config = FederationConfig.from_toml(Path(config))
     if compare is not None and compare not in COMPARISONS:
         raise ParameterError([f"compare with one of {', '.join(COMPARISONS)}, not {compare!r}"])
+    config.require_workable()
     config = config.with_weight_limit()
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
@@ -193,7 +203,13 @@ def _baseline(
 ) -> Baseline:
     if name == "plain":
         plain = replace(
-            config, scheme="plain", min_parties=None, recovery="shares", bias="own", graph="complete"
+            config,
+            scheme="plain",
+            payload=config.upload,
+            min_parties=None,
+            recovery="shares",
+            bias="own",
+            graph="complete",
         )
         run = _run(plain, Faults(), {}, initial_model, verify=False, progress=progress)
         return Baseline(name, run.metrics, run.model)
