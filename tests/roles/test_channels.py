@@ -80,6 +80,19 @@ def test_a_changed_datagram_opens_nowhere(at: int, flip: int) -> None:
         assert bob.opens("alice", (bytes(whole[: len(header)]), bytes(whole[len(header) :]))) is None
 
 
+@given(
+    sender=st.sampled_from(["alice", "bob", "eve", "", "\ud7ff"]),
+    header=st.binary(max_size=120),
+    sealed=st.binary(max_size=200),
+)
+def test_anything_at_all_is_dropped_and_never_an_error(sender: str, header: bytes, sealed: bytes) -> None:
+    """Neither random bytes nor random bodies under a well-formed header open or raise."""
+    alice, bob = introduced()
+    assert bob.opens(sender, (header, sealed)) is None
+    for kind in ("probe", "ack", "chunk"):
+        assert bob.opens(sender, (alice.header(bob, kind), sealed)) is None
+
+
 def test_only_the_addressed_life_opens_a_chunk() -> None:
     """Not a third party of the roster, not the receiver's next life, and not its sender when it is reflected."""
     alice, bob = introduced()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 from collections.abc import Iterator
@@ -37,11 +38,12 @@ def broker(fed: LoadedFederation, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 class Eavesdropper:
-    """Subscribes to everything on a broker and remembers it."""
+    """Subscribes to everything on a broker and remembers it; `logs` is what the processes wrote meanwhile."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
-        self.heard: list[tuple[str, bytes]] = []
+        self.heard: list[bytes] = []
+        self.logs = ""
 
     @contextlib.asynccontextmanager
     async def listening(self) -> Iterator[None]:  # type: ignore[misc]  # an async generator
@@ -56,7 +58,7 @@ class Eavesdropper:
     async def _read(self, client: aiomqtt.Client) -> None:
         async for message in client.messages:
             assert isinstance(message.payload, bytes)
-            self.heard.append((message.topic.value, message.payload))
+            self.heard.append(message.payload)
 
 
 def run_watched(fed: LoadedFederation, broker: BrokerProcess) -> Eavesdropper:
@@ -69,6 +71,7 @@ def run_watched(fed: LoadedFederation, broker: BrokerProcess) -> Eavesdropper:
                 roles = await asyncio.to_thread(company.start_all)
                 for role in roles.values():
                     assert await asyncio.to_thread(role.end) == 0, role.said()
+                    eavesdropper.logs += role.said()
 
     asyncio.run(run())
     return eavesdropper
@@ -77,27 +80,37 @@ def run_watched(fed: LoadedFederation, broker: BrokerProcess) -> Eavesdropper:
 def test_a_run_over_mqtt_gives_the_model_of_the_run_in_memory_and_the_broker_learns_nothing_of_it(
     fed: LoadedFederation, broker: BrokerProcess
 ) -> None:
-    """Same model bytes as `simulate`; the capture holds no model, update, key, password or agreed setting."""
-    capture = b"\0".join(payload for _, payload in run_watched(fed, broker).heard)
+    """Same model bytes as `simulate`; no model, key or password in the capture, no key in logs and checkpoints."""
+    eavesdropper = run_watched(fed, broker)
+    capture = b"\0".join(eavesdropper.heard)
     in_memory = simulate(fed.folder / "federation.toml")
     held = {name: held_model(fed, name)[0] for name in ("server", *fed.roster.participants)}
     assert {sha256_of(model) for model in held.values()} == {sha256_of(in_memory.model)}
     assert b"sent_bytes" in capture, "statuses are signed and not sealed: the capture works"
-    for secret in secrets_of(fed, in_memory.model):
-        assert secret not in capture
+    for content in (*contents_of(in_memory.model), *keys_of(fed)):
+        assert content not in capture
+    state = b"\0".join(path.read_bytes() for path in (fed.folder / "state").glob("*/*"))
+    assert in_memory.model.tobytes() in state, "checkpoints were searched"
+    for key in keys_of(fed):
+        assert key not in state
+        assert key not in eavesdropper.logs.encode()
 
 
-def secrets_of(fed: LoadedFederation, model: np.ndarray) -> Iterator[bytes]:
-    """Eight bytes or more of everything that an eavesdropper must not find."""
+def contents_of(model: np.ndarray) -> Iterator[bytes]:
+    """Pieces of a model, and words that stand in messages: an eavesdropper must find none of them."""
     for start in range(0, len(model) - 4, 4):
         yield model[start : start + 4].tobytes()
-    for folder in (fed.folder / "keys").iterdir():
-        for path in folder.iterdir():
-            if path.name == "identity.json":
-                yield json.loads(path.read_text())["signing_private"].encode()
-            if path.name == "broker-password":
-                yield path.read_bytes().strip()
-    yield from (b"upload.masked", b"round.opened", b"session.hello", b"samples", fed.config.task.encode())
+    yield from (b"upload.masked", b"round.opened", b"session.hello", b"samples")
+
+
+def keys_of(fed: LoadedFederation) -> Iterator[bytes]:
+    """Private keys in the forms in which they could leak, and broker passwords."""
+    for path in (fed.folder / "keys").glob("*/*"):
+        if path.name == "identity.json":
+            private = json.loads(path.read_text())["signing_private"]
+            yield from (private.encode(), base64.b64decode(private), base64.b64decode(private).hex().encode())
+        if path.name == "broker-password":
+            yield path.read_bytes().strip()
 
 
 def test_going_on_after_the_end_gives_the_bytes_of_one_long_run(
