@@ -17,4 +17,10 @@ COMMANDS = (
         "one whole round of a scheme: CPU of each role, bytes, memory",
         "veilsum.simulations.commands.bench_rounds",
     ),
+    Command(
+        "mqtt",
+        "Measure",
+        "sealed transfer over a broker against a bare publisher; a launched round",
+        "veilsum.simulations.commands.bench_mqtt",
+    ),
 )
