@@ -38,9 +38,9 @@ def clamp(images: Images) -> Reals:
     return np.clip(np.nan_to_num(images.astype(np.float64), nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 
-def relative_errors(found: Images, truth: Images) -> Reals:
-    """rMSE: the norm of the difference over the norm of the truth, per image, after clamping."""
-    difference = clamp(found) - truth
+def relative_errors(found: Images, truth: Images, *, clamped: bool = True) -> Reals:
+    """rMSE: the norm of the difference over the norm of the truth, per image; unclamped only to quote a paper."""
+    difference = (clamp(found) if clamped else np.nan_to_num(found.astype(np.float64))) - truth
     flat = difference.reshape(len(truth), -1)
     norms = np.linalg.norm(truth.reshape(len(truth), -1).astype(np.float64), axis=1)
     errors: Reals = np.linalg.norm(flat, axis=1) / np.maximum(norms, 1e-12)

@@ -21,7 +21,7 @@ def analytic(target: Target, _: Budget, seed: int) -> Reconstruction:
     """Needs no budget."""
     started = time.process_time()
     victim = Victim(target)
-    weight, bias = _first_dense(victim)
+    weight, bias = first_dense(victim)
     if target.batch == 1:
         images = (bias @ weight / bias.square().sum().clamp_min(1e-30)).reshape(victim.shape)
     else:
@@ -32,7 +32,7 @@ def analytic(target: Target, _: Budget, seed: int) -> Reconstruction:
     return Reconstruction(target, to_images(images), labels.cpu().numpy(), 0.0, 1, spent, "converged")
 
 
-def _first_dense(victim: Victim) -> tuple[torch.Tensor, torch.Tensor]:
+def first_dense(victim: Victim) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of weight and bias of the layer that sees the pixels themselves."""
     pixels = int(torch.tensor(victim.shape[1:]).prod())
     weight_entry, bias_entry = victim.entries[0], victim.entries[1] if len(victim.entries) > 1 else None

@@ -34,6 +34,7 @@ Labels = NDArray[np.int64]
 
 
 CONVERGED = 1e-10
+NEAR = 1e-5
 
 
 class AttackDoesNotFit(LocalProtocolError):
@@ -147,14 +148,23 @@ Start = Callable[[int], list[torch.Tensor]]
 Objective = Callable[[list[torch.Tensor]], torch.Tensor]
 
 
-def minimise(start: Start, objective: Objective, budget: Budget, converged: float = CONVERGED) -> Best:
-    """L-BFGS from several starts, `budget.evaluations` each; stops as soon as one is below `converged`."""
+def minimise(
+    start: Start,
+    objective: Objective,
+    budget: Budget,
+    converged: float = CONVERGED,
+    *,
+    line_search: bool = True,
+) -> Best:
+    """L-BFGS from several starts, `budget.evaluations` each; a start that came near is the last one."""
     best = Best(budget)
     for attempt in range(budget.restarts + 1):
         values = [value.requires_grad_(True) for value in start(attempt)]
-        _descend(values, objective, best, converged)
+        _descend(values, objective, best, converged, line_search=line_search)
         if best.loss < converged:
             best.stopped = "converged"
+            return best
+        if best.loss < NEAR:
             return best
         if best.out_of_time:
             best.stopped = "time"
@@ -165,14 +175,16 @@ def minimise(start: Start, objective: Objective, budget: Budget, converged: floa
     return best
 
 
-def _descend(values: list[torch.Tensor], objective: Objective, best: Best, converged: float) -> None:
+def _descend(
+    values: list[torch.Tensor], objective: Objective, best: Best, converged: float, *, line_search: bool
+) -> None:
     optimiser = torch.optim.LBFGS(
         values,
         max_iter=20,
         history_size=100,
         tolerance_grad=1e-12,
         tolerance_change=1e-15,
-        line_search_fn="strong_wolfe",
+        line_search_fn="strong_wolfe" if line_search else None,
     )
     last = best.evaluations + best.budget.evaluations
     finite = True

@@ -29,9 +29,10 @@ def gradient_rows(request: Request, steps: Steps) -> Iterator[Row]:
     played = list(request.stages())
     targets = [(target, one) for one in played for target in targets_of(request, one)]
     # Reference rows attack as many uploads three times over: undefended, null and oracle.
-    steps.expect(len(targets) + 3 * request.parties * len(played))
+    steps.expect(len(targets) + (3 * request.parties * len(played) if request.references else 0))
     yield from attack_rows(request, targets, "attack", steps)
-    yield from reference_rows(request, played, steps)
+    if request.references:
+        yield from reference_rows(request, played, steps)
 
 
 def reference_rows(request: Request, played: Sequence[Played], steps: Steps) -> Iterator[Row]:
@@ -40,7 +41,7 @@ def reference_rows(request: Request, played: Sequence[Played], steps: Steps) -> 
         bare = [(target, one) for one in plain.stages() for target in targets_of(plain, one)]
         yield from attack_rows(plain, bare, "undefended", steps)
     clean = [(target, one) for one in played for target in clean_targets(request, one)]
-    noise = [(as_noise(target, request.seed), one) for target, one in clean[: request.parties]]
+    noise = [(as_noise(target, request.seed), one) for target, one in clean[: max(2, request.parties // 2)]]
     yield from attack_rows(request, noise, "null", steps)
     yield from attack_rows(request, clean, "oracle", steps)
 

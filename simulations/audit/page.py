@@ -117,21 +117,31 @@ def _badge(word: str) -> str:
     return f'<span class="verdict {word}">{word}</span>'
 
 
-def _figures(rows: Sequence[Row]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in (*COLUMNS, "also"))
+def html_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], name: str = "", classes: Sequence[str] = ()
+) -> str:
+    """A table; numbers to the right."""
+    head = "".join(f"<th>{html.escape(one)}</th>" for one in columns)
     lines = []
-    for row in rows:
+    for place, row in enumerate(rows):
         cells = "".join(
             f'<td class="number">{html.escape(cell)}</td>'
-            if cell[:1].isdigit()
+            if cell[:1].isdigit() and " " not in cell
             else f"<td>{html.escape(cell)}</td>"
-            for cell in cells_of(row)
+            for cell in row
         )
-        lines.append(f'<tr class="{row.row}">{cells}</tr>')
+        kind = f' class="{classes[place]}"' if classes else ""
+        lines.append(f"<tr{kind}>{cells}</tr>")
+    identity = f' id="{name}"' if name else ""
+    return f'<div class="scroll"><table{identity}><tr>{head}</tr>{"".join(lines)}</table></div>'
+
+
+def _figures(rows: Sequence[Row]) -> str:
+    cells, kinds = [cells_of(row) for row in rows], [row.row for row in rows]
     return (
         "<h2>Figures</h2><p>rMSE and SSIM are medians; ASR is the share of images with SSIM of at least 0.9, with its "
         "exact 95 % confidence interval. L0 ignores the defence, L1 knows it but not its secrets, L2 colludes.</p>"
-        f'<div class="scroll"><table id="figures"><tr>{head}</tr>{"".join(lines)}</table></div>'
+        + html_table((*COLUMNS, "also"), cells, "figures", kinds)
     )
 
 

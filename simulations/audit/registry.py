@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from veilsum.protocol.errors import ParameterError
 
-Kind = Literal["gradient", "rounds", "model", "membership", "inversion", "perturbation", "seeds"]
+Kind = Literal["gradient", "rounds", "model", "membership", "generative", "gmi"]
 _HERE = "veilsum.simulations.attacks"
 
 
@@ -30,7 +30,8 @@ class AttackEntry:
     """The architecture that is attacked if the user names none."""
     against: str = ""
     """The defence or scheme that an adaptive attack is made for."""
-    generative: bool = False
+    heavy: bool = False
+    """Whether it trains generators or many models, and is left out of `all` at smoke scale."""
 
     def load(self) -> Callable[..., Any]:
         module, _, function = f"{_HERE}.{self.place}".partition(":")
@@ -42,21 +43,103 @@ ATTACKS = {
     one.name: one
     for one in (
         AttackEntry(
-            "analytic", "gradient", "L0", "input of the first dense layer, by division", "analytic:analytic", "mlp2:64"
+            "analytic",
+            "gradient",
+            "L0",
+            "input of the first dense layer, by division",
+            "analytic:analytic",
+            "mlp2:64",
         ),
         AttackEntry("dlg", "gradient", "L0", "image and label by matching the gradient", "dlg:dlg"),
         AttackEntry("idlg", "gradient", "L0", "label from the last layer, then the image", "dlg:idlg"),
         AttackEntry(
-            "inverting", "gradient", "L0", "matches the direction, also through local steps", "inverting:inverting"
+            "inverting",
+            "gradient",
+            "L0",
+            "matches the direction, also through local steps",
+            "inverting:inverting",
         ),
         AttackEntry(
-            "spn-adaptive", "gradient", "L1", "the private head as an unknown vector", "spn:spn_adaptive", against="spn"
+            "spn-adaptive",
+            "gradient",
+            "L1",
+            "the private head as an unknown vector",
+            "spn:spn_adaptive",
+            against="spn",
         ),
         AttackEntry(
-            "ppdl-adaptive", "gradient", "L1", "matches the shared entries alone", "ppdl:ppdl_adaptive", against="ppdl"
+            "ppdl-adaptive",
+            "gradient",
+            "L1",
+            "matches the shared entries alone",
+            "ppdl:ppdl_adaptive",
+            against="ppdl",
+        ),
+        AttackEntry(
+            "dp-averaging", "rounds", "L1", "matches all rounds at once", "rounds:dp_averaging", against="dp"
+        ),
+        AttackEntry(
+            "sketch-rounds",
+            "rounds",
+            "L1",
+            "a linear system over sketches",
+            "rounds:sketch_rounds",
+            "mlp2:64",
+            "sketch",
+        ),
+        AttackEntry("model", "model", "L0", "the best model that the view gives", "models:best_model"),
+        AttackEntry(
+            "ampc-coalition",
+            "model",
+            "L2",
+            "biases off with one peer's seeds",
+            "ampc_coalition:final_model",
+            against="ampc",
+        ),
+        AttackEntry(
+            "mia-loss",
+            "membership",
+            "L0",
+            "members have small losses",
+            "membership:loss_threshold",
+            "mlp3:128",
+        ),
+        AttackEntry(
+            "mia-network",
+            "membership",
+            "L0",
+            "a network learns to tell members",
+            "membership:attack_network",
+            "mlp3:128",
+        ),
+        AttackEntry(
+            "mia-shadow",
+            "membership",
+            "L0",
+            "losses against shadow models",
+            "shadow:shadow_models",
+            "mlp3:128",
+            heavy=True,
+        ),
+        AttackEntry(
+            "generative",
+            "generative",
+            "L0",
+            "searches images that a generator makes",
+            "generative:generative",
+            heavy=True,
+        ),
+        AttackEntry(
+            "gmi",
+            "gmi",
+            "L0",
+            "images of a class, from the model",
+            "gmi:invert_model",
+            "mlp3:128",
+            heavy=True,
         ),
     )
-}  # fmt: skip
+}
 
 
 def find_attack(name: str) -> AttackEntry:

@@ -30,6 +30,8 @@ class Request:
     payload: str = "gradient"
     local_epochs: int = 1
     rounds: int = 1
+    references: bool = True
+    """Whether the undefended, null and oracle rows are wanted too."""
 
     def __post_init__(self) -> None:
         problems = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from veilsum.roles.progress import Progress
@@ -28,6 +28,13 @@ class Outcome:
         }
 
 
+def references(request: Request, outcome: Outcome, shared: bool) -> bool:
+    """Whether this request has to make its undefended, null and oracle rows itself."""
+    same = (request.scheme, request.defence or "none", request.attack)
+    made = any(row.row == "oracle" and (row.scheme, row.defence, row.attack) == same for row in outcome.rows)
+    return not (shared and made)
+
+
 def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
     """The rows of one request, by the kind of its attack."""
     kind = request.entry.kind
@@ -35,16 +42,35 @@ def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
         from veilsum.simulations.audit.gradient import gradient_rows
 
         return gradient_rows(request, steps)
+    if kind == "rounds":
+        from veilsum.simulations.audit.repeated import repeated_rows
+
+        return repeated_rows(request, steps)
+    if kind == "model":
+        from veilsum.simulations.audit.models import model_rows
+
+        return model_rows(request, steps)
+    if kind == "membership":
+        from veilsum.simulations.audit.members import membership_rows
+
+        return membership_rows(request, steps)
+    if kind in ("generative", "gmi"):
+        from veilsum.simulations.audit.generators import generative_rows, gmi_rows
+
+        return generative_rows(request, steps) if kind == "generative" else gmi_rows(request, steps)
     raise AssertionError(f"no experiment for attacks of kind {kind}")
 
 
-def run_requests(requests: Sequence[Request], *, progress: bool = False) -> Outcome:
-    """All rows of all requests; Ctrl-C ends early and keeps the rows done so far."""
+def run_requests(requests: Sequence[Request], *, progress: bool = False, shared: bool = False) -> Outcome:
+    """All rows of all requests; Ctrl-C ends early and keeps the rows done so far.
+
+    With `shared`, a reference row that an earlier request has made already is not made again.
+    """
     outcome = Outcome()
     steps = Steps(len(requests), Progress("audit", 100) if progress else None)
     try:
         for request in requests:
-            for row in rows_of(request, steps):
+            for row in rows_of(replace(request, references=references(request, outcome, shared)), steps):
                 outcome.rows.append(row)
             steps.next_request()
     except KeyboardInterrupt:

@@ -20,12 +20,13 @@ class Scale:
     grid_points: int
     """Parameters of each defence on a PPC curve."""
     ppc_images: int
+    ppc_budget: Budget
     training_rounds: int
     members: int
     """Members, and as many others, in a membership inference."""
     epochs: int
     shadows: int
-    generative: bool
+    heavy: bool
     """Whether attacks that train a generator or many shadow models run in `all`."""
     generator_steps: int
 
@@ -33,9 +34,9 @@ class Scale:
 SCALES = {
     one.name: one
     for one in (
-        Scale("smoke", 1, Budget(300, 1, 20.0), 3, 2, 8, 300, 60, 2, False, 400),
-        Scale("quick", 2, Budget(500, 2, 30.0), 5, 3, 12, 400, 100, 4, True, 1200),
-        Scale("full", 13, Budget(1500, 3, 120.0), 8, 20, 40, 600, 150, 8, True, 4000),
+        Scale("smoke", 1, Budget(300, 1, 20.0), 3, 2, Budget(100, 0, 10.0), 5, 300, 60, 2, False, 400),
+        Scale("quick", 2, Budget(500, 2, 30.0), 5, 3, Budget(150, 0, 15.0), 8, 400, 100, 4, True, 1200),
+        Scale("full", 13, Budget(1500, 3, 120.0), 8, 20, Budget(600, 1, 60.0), 30, 600, 150, 8, True, 4000),
     )
 }
 

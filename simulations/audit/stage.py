@@ -6,7 +6,7 @@ truth that an attack is measured by; attacks never see it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -67,21 +67,33 @@ class Played:
 
 
 def play(
-    config: FederationConfig, images_per_party: int, draw: int = 0, model: Model | None = None
+    config: FederationConfig,
+    images_per_party: int,
+    draw: int = 0,
+    model: Model | None = None,
+    label_noise: float = 0.0,
+    classes: Sequence[int] | None = None,
 ) -> Played:
     """Run the federation with `images_per_party` training images each, the draw-th such choice of the seed."""
     task = attackable_task(config)
     names = [PartyId(name) for name in config.parties]
     needed = images_per_party * len(names)
-    if needed > len(task.train):
+    eligible = np.arange(len(task.train))
+    if classes is not None:
+        eligible = np.flatnonzero(np.isin(task.train.targets, classes))
+    if needed > len(eligible):
         raise ParameterError(
             [
                 f"{len(names)} parties with {images_per_party} images each need {needed}: "
-                f"{config.task} has {len(task.train)}"
+                f"{config.task} has {len(eligible)}"
             ]
         )
-    order = generator(config.seed, "audit images", draw).permutation(len(task.train))[:needed]
-    few = FewImages(task, task.train.take(order.astype(np.int64)))
+    order = generator(config.seed, "audit images", draw).permutation(eligible)[:needed]
+    outputs = int(task.train.targets.max()) + 1
+    chosen = task.train.take(order.astype(np.int64))
+    if label_noise:
+        chosen = with_wrong_labels(chosen, label_noise, outputs, generator(config.seed, "audit labels", draw))
+    few = FewImages(task, chosen)
     federation = Federation.build(config, model)
     learners = {
         name: make_learner(
@@ -101,7 +113,6 @@ def play(
         name: few.train.take(np.arange(index * images_per_party, (index + 1) * images_per_party))
         for index, name in enumerate(names)
     }
-    outputs = int(task.train.targets.max()) + 1
     recorder = ViewRecorder(federation, data=truth, outputs=outputs)
     simulation = Simulation(federation, observer=recorder)
     simulation.run()
@@ -121,6 +132,14 @@ def attackable_task(config: FederationConfig) -> Task:
             ]
         )
     return task
+
+
+def with_wrong_labels(samples: Samples, share: float, classes: int, rng: np.random.Generator) -> Samples:
+    """The same inputs, a share of them with the label of another class."""
+    targets = samples.targets.copy()
+    wrong = rng.random(len(targets)) < share
+    targets[wrong] = (targets[wrong] + rng.integers(1, classes, int(wrong.sum()))) % classes
+    return Samples(samples.inputs, targets)
 
 
 def pixels(samples: Samples) -> Array:

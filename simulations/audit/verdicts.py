@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from veilsum.simulations.audit.rows import Row
 
 LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
-_REBUILT, _TRACE, _TOLD = 0.9, 0.1, 0.55
+_REBUILT, _TRACE = 0.9, 0.1
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
         return HOLDS, f"{by}: a model {distance:.2g} away from the true one, on average"
     if "auc" in row.extra:
         auc = row.extra["auc"]
-        return (LEAKS if auc > _TOLD else HOLDS), f"{by}: AUC {auc:.2f} in telling members"
+        # Three standard errors of the AUC of scores that know nothing, half of n being members.
+        chance = 0.5 + 3 * math.sqrt((row.n + 1) / (3 * row.n * row.n))
+        return (LEAKS if auc > chance else HOLDS), f"{by}: AUC {auc:.2f} in telling members"
     if "agreement" in row.extra:
         agreement = row.extra["agreement"]
         return (

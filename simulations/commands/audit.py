@@ -7,4 +7,8 @@ from veilsum.roles.commandtable import Command
 COMMANDS = (
     Command("list", "Look", "attacks, adversaries, scales", "veilsum.simulations.commands.audit_list"),
     Command("run", "Attack", "one attack on one adversary's view", "veilsum.simulations.commands.audit_run"),
+    Command(
+        "ppc", "Attack", "accuracy against leakage of defences", "veilsum.simulations.commands.audit_ppc"
+    ),
+    Command("all", "Attack", "every scheme, adversary and defence", "veilsum.simulations.commands.audit_all"),
 )

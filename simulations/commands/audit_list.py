@@ -36,14 +36,14 @@ def run(args: argparse.Namespace) -> int:
     adversaries = Table("Adversaries", ("adversary", "who it is"), list(ADVERSARIES.items()))
     scales = Table(
         "Scales",
-        ("scale", "images", "evaluations", "restarts", "generators in `all`"),
+        ("scale", "images", "evaluations", "restarts", "generators and shadow models in `all`"),
         [
             (
                 one.name,
                 f"parties x {one.draws}",
                 str(one.budget.evaluations),
                 str(one.budget.restarts),
-                str(one.generative),
+                "yes" if one.heavy else "no",
             )
             for one in SCALES.values()
         ],

@@ -13,6 +13,7 @@ from veilsum.roles.output import add_json_option, publish
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.page import Section
+    from veilsum.simulations.audit.ppc import PpcOutcome
     from veilsum.simulations.audit.runner import Outcome
 
 EXIT_INTERRUPTED = 130
@@ -69,6 +70,27 @@ def publish_outcome(
         complete = not outcome.interrupted
         write_page(Report(title, command, args.scale, outcome.rows, sections, complete), args.html)
     return EXIT_INTERRUPTED if outcome.interrupted else 0
+
+
+def publish_ppc(outcome: PpcOutcome, args: argparse.Namespace) -> int:
+    """The same for PPC curves."""
+    from veilsum.simulations.audit.curves import sections
+    from veilsum.simulations.audit.page import Report, write_page
+    from veilsum.simulations.audit.ppc import cap_table, point_table
+
+    command, complete = command_line(), not outcome.interrupted
+    text = "\n".join([point_table(outcome).render(), cap_table(outcome).render()]) if outcome.points else ""
+    if outcome.undefended is not None:
+        text += f"\naccuracy without a defence: {outcome.undefended.accuracy:.2f}\n"
+    if not complete:
+        text += "interrupted: these are the points that were done\n"
+    figures = {"command": command, "scale": args.scale, "complete": complete, **outcome.figures()}
+    publish(text, {**figures, "rows": [row.figures() for row in outcome.rows]}, args.json)
+    if args.html is not None:
+        title = f"Audit: accuracy against leakage, {args.defence}"
+        page = Report(title, command, args.scale, outcome.rows, sections(outcome), complete)
+        write_page(page, args.html)
+    return 0 if complete else EXIT_INTERRUPTED
 
 
 def command_line() -> str:

@@ -1,0 +1,159 @@
+"""Rows of the attacks with a generative prior: gradient inversion (images) and model inversion (classes).
+
+Private classes are the upper half of the task's classes, public ones the lower half. Parties hold private images only;
+the prior sees public ones only. The evaluator of model inversion is an independent network trained on the private
+classes by nobody in the federation, so that fooling the attacked model is not counted as success.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from veilsum.protocol.events import Model
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.learning.models.catalogue import build_model
+from veilsum.roles.learning.task import Samples, Task
+from veilsum.simulations.attacks.gan import Prior, train_prior
+from veilsum.simulations.attacks.generative import generative
+from veilsum.simulations.attacks.gmi import invert_model
+from veilsum.simulations.attacks.membership import Exposed
+from veilsum.simulations.attacks.models import best_model
+from veilsum.simulations.attacks.targets import Target, as_noise
+from veilsum.simulations.audit.gradient import clean_targets, heading_of, targets_of
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows import Picture, Row, RowKind, image_row
+from veilsum.simulations.audit.stage import Played, attackable_task, pixels, play
+from veilsum.simulations.audit.steps import Steps
+from veilsum.simulations.metrics import feature_distance, nearest_distance, success_rate
+
+_PER_CLASS = 8
+
+
+def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    """Inversion of gradients with the prior, beside the null row that a prior makes indispensable."""
+    task = attackable_task(request.config())
+    private = private_classes(task)
+    steps("training a prior on public classes")
+    prior = _prior(task, private, request)
+    played = [
+        play(request.config(), request.images, draw, classes=private) for draw in range(request.scale.draws)
+    ]
+    targets = [(target, one) for one in played for target in targets_of(request, one)]
+    steps.expect(3 * len(targets))
+    yield _images(request, "attack", targets, prior, steps)
+    clean = [(target, one) for one in played for target in clean_targets(request, one)]
+    noise = [(as_noise(target, request.seed), one) for target, one in clean]
+    yield _images(request, "null", noise, prior, steps)
+    yield _images(request, "oracle", clean, prior, steps)
+
+
+def _images(
+    request: Request, kind: RowKind, targets: Sequence[tuple[Target, Played]], prior: Prior, steps: Steps
+) -> Row:
+    found = []
+    for target, _ in targets:
+        steps(f"{request.scheme}/{request.adversary}/generative, {kind}")
+        found.append(generative(target, request.scale.budget, request.seed, prior))
+    row = image_row(
+        heading_of(request, kind, targets[0][0].note), found, [dict(one.truth) for _, one in targets]
+    )
+    return replace(row, threat=repr(targets[0][1].view(request.adversary)) if kind == "attack" else "")
+
+
+def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    """Inversion of the best model that the adversary can form."""
+    task = attackable_task(request.config())
+    private = private_classes(task)
+    steps("training a prior on public classes")
+    prior = _prior(task, private, request)
+    options = {"payload": "delta", "rounds": 4, "local_epochs": 5, "batch_size": 16, "clip": 64.0}
+    config = FederationConfig.from_options(options, request.config())
+    played = play(config, request.scale.members // request.parties, classes=private)
+    judge = _evaluator(task, private, request.seed)
+    view = played.view(request.adversary)
+    for kind, model in _models(view.initial_model, best_model(view), played.model):
+        steps(f"{request.scheme}/{request.adversary}/gmi, {kind}")
+        row = _inverted(request, kind, played, model, prior, judge, private)
+        yield replace(row, threat=repr(view) if kind == "attack" else "")
+
+
+def _models(initial: Model, held: Model, true: Model) -> Iterator[tuple[RowKind, Model]]:
+    yield "attack", np.nan_to_num(np.clip(held, -1e6, 1e6)).astype(np.float32)
+    yield "null", initial
+    yield "oracle", true
+
+
+def _inverted(
+    request: Request,
+    kind: RowKind,
+    played: Played,
+    model: Model,
+    prior: Prior,
+    judge: torch.nn.Module,
+    private: Sequence[int],
+) -> Row:
+    started = time.process_time()
+    exposed = Exposed(played.view("server").facts, model)
+    true_model = Exposed(played.view("server").facts, played.model)
+    held = list(played.truth.values())
+    inputs = np.concatenate([pixels(one) for one in held])
+    labels = np.concatenate([one.targets for one in held])
+    hits, feature, nearest, shown = 0, [], [], []
+    for label in private:
+        made = invert_model(exposed, prior, label, _PER_CLASS, request.scale.budget.evaluations, request.seed)
+        with torch.no_grad():
+            hits += int((judge(torch.from_numpy(made)).argmax(dim=1) == label).sum())
+        mine = _features(true_model, inputs[labels == label])
+        feature.append(feature_distance(_features(true_model, made), mine.mean(axis=0)))
+        nearest.append(nearest_distance(_features(true_model, made), mine))
+        shown.append(Picture(inputs[labels == label][0], made[0], f"class {label}"))
+    total = _PER_CLASS * len(private)
+    rate = success_rate(hits, total)
+    return Row(
+        **vars(heading_of(request, kind, "classes of the model")),
+        n=total,
+        cpu_s=time.process_time() - started,
+        success_rate=rate.value,
+        ci_low=rate.low,
+        ci_high=rate.high,
+        extra={"feature_distance": float(np.mean(feature)), "knn_distance": float(np.mean(nearest))},
+        pictures=shown,
+    )
+
+
+def _features(exposed: Exposed, images: np.ndarray) -> np.ndarray:
+    features = exposed.module.get_submodule("features")
+    with torch.no_grad():
+        found: np.ndarray = features(torch.from_numpy(images)).numpy().astype(np.float64)
+    return found
+
+
+def private_classes(task: Task) -> list[int]:
+    """The upper half of the classes."""
+    classes = int(task.train.targets.max()) + 1
+    return list(range(classes // 2, classes))
+
+
+def _prior(task: Task, private: Sequence[int], request: Request) -> Prior:
+    public = task.train.take(np.flatnonzero(~np.isin(task.train.targets, private)))
+    return train_prior(pixels(public), request.scale.generator_steps, request.seed)
+
+
+def _evaluator(task: Task, private: Sequence[int], seed: int) -> torch.nn.Module:
+    """An independent judge of classes, trained on the test set's private classes."""
+    chosen: Samples = task.test.take(np.flatnonzero(np.isin(task.test.targets, private)))
+    inputs, labels = torch.from_numpy(pixels(chosen)), torch.from_numpy(chosen.targets)
+    outputs = int(task.train.targets.max()) + 1
+    judge = build_model("mlp3:64", chosen.input_shape, outputs, seed=seed + 1)
+    optimiser = torch.optim.Adam(judge.parameters(), lr=3e-3)
+    for _ in range(200):
+        optimiser.zero_grad()
+        torch.autograd.backward([functional.cross_entropy(judge(inputs), labels)])
+        optimiser.step()
+    return judge.eval()

@@ -1,0 +1,47 @@
+"""Attack every scheme as every adversary, and every defence naively and adaptively.
+
+    veilsum audit all --scale smoke --json all.json --html all.html
+    veilsum audit all --scale smoke --markdown specs/attacks.md
+
+It also prints which scheme hides and which recovers the local and the global model, as measured. Smoke scale leaves out
+the attacks that train generators or shadow models, and says so. Ctrl-C keeps the rows done so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veilsum.simulations.commands.auditing import add_common_arguments, command_line, publish_outcome
+
+MODEL_COLUMNS = ("scheme", "adversary", "another party's update", "global model")
+MODEL_TITLE = "Who hides and who recovers which model, as measured"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_common_arguments(parser)
+    parser.add_argument(
+        "--markdown", metavar="FILE", type=Path, help="also put the figures between the marks of this page"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from veilsum.roles.output import Table
+    from veilsum.simulations.audit.everything import SCHEMES, all_requests, left_out
+    from veilsum.simulations.audit.markdown import figures, replace_figures, require_marks
+    from veilsum.simulations.audit.models import hides_and_recovers
+    from veilsum.simulations.audit.page import Section, html_table
+    from veilsum.simulations.audit.runner import run_requests
+    from veilsum.simulations.audit.scales import find_scale
+
+    scale = find_scale(args.scale)
+    page = require_marks(args.markdown) if args.markdown is not None else None
+    requests = all_requests(scale, args.seed, args.task, args.data)
+    models = hides_and_recovers(requests[0], SCHEMES)
+    outcome = run_requests(requests, progress=True, shared=True)
+    outcome.notes += left_out(scale)
+    section = Section(MODEL_TITLE, html_table(MODEL_COLUMNS, models, "hides"))
+    text = Table(MODEL_TITLE, MODEL_COLUMNS, models).render()
+    if page is not None and not outcome.interrupted:
+        replace_figures(page, figures(command_line(), outcome.rows, models, outcome.notes))
+    return publish_outcome(outcome, f"Audit of everything, scale {scale.name}", args, [section], text)
