@@ -1,39 +1,48 @@
-"""The server waits for its first parties, so that the order in which processes are started does not matter.
+"""The server waits for parties before it opens a session, so that the order of starting does not matter.
 
 A machine that has started counts on deadlines: with too few parties at the opening deadline the run is over. People
-start processes on several computers over minutes. So the server's process starts its machine when enough parties
-have knocked for a session to open, or when its patience is at an end and the machine may say who is missing.
+start processes on several computers over minutes, and after a power cut everything comes back in any order. So the
+server's process starts its machine when enough parties tell that they are there for a session to open, or when
+its patience is at an end and the machine may say who is missing.
+
+Parties are heard by their signed statuses and not by their knocks: a party that waits in the middle of a round for
+a server that was restarted does not knock for a long time. A status that was recorded and is played back can make
+the server start too early, which is what it would do without waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from veilsum.protocol.errors import ProtocolError
-from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.session import Knock
+from veilsum.protocol.roster import Roster
 from veilsum.roles.journal import Journal
-from veilsum.roles.post import PostOffice
-from veilsum.transport.base import Transport
+from veilsum.roles.status import open_status
+from veilsum.transport.base import Datagram
 
 
 async def gather(
-    transport: Transport, post: PostOffice, journal: Journal, at_least: int, within_s: float
-) -> frozenset[PartyId]:
-    """Who has knocked; nothing else that arrives before a session has a meaning."""
-    present: set[PartyId] = set()
+    statuses: AsyncIterator[Datagram],
+    roster: Roster,
+    federation_id: str,
+    at_least: int,
+    within_s: float,
+    journal: Journal,
+) -> frozenset[str]:
+    """Who is there, once there are enough of them or the time is up."""
+    present: set[str] = set()
     try:
         async with asyncio.timeout(within_s):
             while len(present) < at_least:
-                received = await transport.receive()
+                datagram = await anext(statuses)
                 try:
-                    sender, message = post.open(received.payload)
-                except ProtocolError as error:
-                    journal.say("refused", sender=received.sender_hint, text=str(error))
+                    party = open_status(roster, federation_id, bytes(datagram.data)).party
+                except ProtocolError:
                     continue
-                if isinstance(message, Knock) and sender not in present:
-                    present.add(sender)
-                    journal.say("knocked", sender=sender, present=len(present), needed=at_least)
+                if party in roster.participants and party not in present:
+                    present.add(party)
+                    journal.say("arrived", who=party, present=len(present), needed=at_least)
     except TimeoutError:
         journal.say("warning", text=f"only {len(present)} of at least {at_least} parties came")
     return frozenset(present)

@@ -109,7 +109,7 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     post = PostOffice(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
     for text in (*rules.scheme.warnings(rules.parameters), *defence_notes(place, learner)):
         journal.say("warning", text=text)
-    station = _Station(place, rules, durable, state, post, learner, journal, resumed=saved is not None)
+    station = _Station(place, rules, durable, state, post, learner, journal)
     return station.run()
 
 
@@ -124,7 +124,6 @@ class _Station:
     post: PostOffice
     learner: Learner | None
     journal: Journal
-    resumed: bool
 
     def run(self) -> int:
         executor = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
@@ -189,9 +188,14 @@ class _Station:
         )
         telling = asyncio.create_task(self._tell_status(transport, driver))
         try:
-            if self.place.name == SERVER and not self.resumed:
+            if self.place.name == SERVER:
                 await gather(
-                    transport, self.post, self.journal, self.rules.parameters.min_parties, timing.patience_s
+                    transport.statuses(),
+                    self.rules.roster,
+                    self.place.loaded.federation_id,
+                    self.rules.parameters.min_parties,
+                    timing.patience_s,
+                    self.journal,
                 )
             return await driver.run()
         finally:
