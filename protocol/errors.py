@@ -43,6 +43,7 @@ class AbortReason(enum.Enum):
     BOTH_SHARE_KINDS = "both share kinds were asked for one party"
     DIFFERENCING = "cohort differs from an earlier one by too few parties"
     MISSING_UPLOAD = "an upload is missing and recovery is off"
+    PRECISION_LOST = "recovery would return rounding noise"
     AGGREGATES_DIFFER = "parties hold different aggregates"
     TIMED_OUT = "deadline passed"
     WITHDRAWN = "party withdrew"

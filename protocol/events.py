@@ -43,16 +43,21 @@ class LocalResult:
 
     payload: Model
     samples: int
+    loss: float = 0.0
 
 
 @dataclass(frozen=True)
 class TrainingRequested:
-    """Train on the local data from `model`; hand a `LocalResult` to `then`."""
+    """Train on the local data from `model`; hand a `LocalResult` to `then`.
+
+    `work` is how, where the scheme does not leave it to the learner: then nothing else is to be called.
+    """
 
     round: int
     model: Model
     then: Callable[[LocalResult, float], list[Event]]
     failed: Callable[[ProtocolError, float], list[Event]]
+    work: Callable[[], LocalResult] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,10 @@ class DecisionMade:
 
 @dataclass(frozen=True)
 class RoundCommitted:
-    """`total` is the opened ring sum, where this role may see it; `model` the model after the round."""
+    """`total` is the opened ring sum, where this role may see it; `model` the model after the round.
+
+    `loss` is the members' training loss, where the scheme itself finds it out.
+    """
 
     round: int
     attempt: int
@@ -85,6 +93,7 @@ class RoundCommitted:
     model_hash: bytes
     model: Model | None = field(default=None, repr=False)
     total: RingVector | None = field(default=None, repr=False)
+    loss: float | None = None
 
 
 @dataclass(frozen=True)

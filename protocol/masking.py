@@ -10,6 +10,7 @@ its owner vanished and collects the pair masks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from veilsum.protocol.agreement import AgreementKey
 from veilsum.protocol.identifiers import PartyId
@@ -18,6 +19,9 @@ from veilsum.protocol.messages import Stamp
 from veilsum.protocol.ring import Ring, RingVector
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.stream import apply_masks
+
+WHOLE_VECTOR: Final[Mapping[str, slice]] = {"": slice(None)}
+"""One stream of each key covers the whole upload; other schemes name parts, each with streams of its own."""
 
 
 def self_mask_key(seed: Secret, stamp: Stamp, owner: PartyId, term: str = "") -> Secret:

@@ -14,7 +14,6 @@ from veilsum.protocol.chassis_tables import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.early import EarlyMessages
 from veilsum.protocol.errors import (
     AbortReason,
-    LocalProtocolError,
     ProtocolError,
     Rejection,
     RemoteProtocolError,
@@ -34,6 +33,7 @@ from veilsum.protocol.events import (
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.noise import ClientNoise
 from veilsum.protocol.parameters import Parameters, Timing
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.roster import Roster
@@ -51,7 +51,7 @@ from veilsum.protocol.rounds import (
     reason_from_text,
     require_same_attempt,
 )
-from veilsum.protocol.schemes.interface import Scheme, require_workable
+from veilsum.protocol.schemes.interface import Scheme, require_equipped, require_workable
 from veilsum.protocol.server import ApplyMean
 from veilsum.protocol.session import (
     Farewell,
@@ -89,12 +89,10 @@ class ParticipantMachine:
         apply: ApplyMean,
         rounds_done: int = 0,
         record: ParticipationRecord | None = None,
+        noise: ClientNoise | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
-        if not scheme.server_holds_model and model is None:
-            raise LocalProtocolError(
-                f"a {scheme.participant_role} of {scheme.name} holds the model: pass one"
-            )
+        require_equipped(scheme, model, noise, at_server=False)
         self._me = identity
         self._roster = roster
         self._parameters = parameters
@@ -102,6 +100,7 @@ class ParticipantMachine:
         self._timing = timing
         self._random = random
         self._apply = apply
+        self._noise = noise
         self.model = model
         self.rounds_done = rounds_done
         self.record = record if record is not None else ParticipationRecord()
@@ -259,6 +258,7 @@ class ParticipantMachine:
             record=self.record,
             train=self._train,
             withdraw=self._withdraw,
+            noise=self._noise,
         )
 
     def _train(self, then: Trained, now: float) -> list[Event]:

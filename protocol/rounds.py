@@ -36,6 +36,7 @@ from veilsum.protocol.events import (
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.noise import ClientNoise, ServerNoise
 from veilsum.protocol.parameters import Parameters, Timing
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.ring import RingVector
@@ -55,7 +56,8 @@ Trained: TypeAlias = Callable[[LocalResult, float], list[Event]]
 class Committed:
     """The attempt gave a result: who is in it, the next model where this role holds it, and its hash.
 
-    `silent` are members of whom it is not known that they hold the result too.
+    `silent` are members of whom it is not known that they hold the result too; `loss` is that of the training,
+    where the scheme itself finds it out.
     """
 
     members: tuple[PartyId, ...]
@@ -63,6 +65,7 @@ class Committed:
     model_hash: bytes = b""
     total: RingVector | None = field(default=None, repr=False)
     silent: tuple[PartyId, ...] = ()
+    loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ class ServerDesk:
     stamp: Stamp
     model: Model | None = field(repr=False)
     next_model: NextModel = field(repr=False)
+    noise: ServerNoise | None = field(default=None, repr=False)
 
     def open_round(self) -> list[Event]:
         """Tell every member that the attempt begins, with the model where the server holds it."""
@@ -154,6 +158,7 @@ class Seat:
     record: ParticipationRecord = field(repr=False)
     train: Callable[[Trained, float], list[Event]] = field(repr=False)
     withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
+    noise: ClientNoise | None = field(default=None, repr=False)
 
     @property
     def name(self) -> PartyId:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreement import require_new_key
 from veilsum.protocol.chassis_tables import SERVER_TABLE, ServerPhase
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
 from veilsum.protocol.events import (
     Event,
     Model,
@@ -30,6 +30,7 @@ from veilsum.protocol.events import (
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.noise import ServerNoise
 from veilsum.protocol.parameters import Parameters, Rekey, Timing
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.roster import Roster
@@ -42,7 +43,7 @@ from veilsum.protocol.rounds import (
     guard_work,
     require_same_attempt,
 )
-from veilsum.protocol.schemes.interface import Scheme, require_workable
+from veilsum.protocol.schemes.interface import Scheme, require_equipped, require_workable
 from veilsum.protocol.session import (
     NONCE_BYTES,
     Farewell,
@@ -80,10 +81,10 @@ class ServerMachine:
         apply: ApplyMean,
         rounds_done: int = 0,
         first_attempt: int = 0,
+        noise: ServerNoise | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
-        if scheme.server_holds_model and model is None:
-            raise LocalProtocolError(f"the server of {scheme.name} holds the model: pass the initial one")
+        require_equipped(scheme, model, noise, at_server=True)
         self._me = identity
         self._roster = roster
         self._parameters = parameters
@@ -92,6 +93,8 @@ class ServerMachine:
         self._random = random
         self._rounds = rounds
         self._apply = apply
+        self._noise = noise
+        self._parting_model: Model | None = None
         self.model = model if scheme.server_holds_model else None
         self._model_hash = hash_model(self.model) if self.model is not None else b""
         self.rounds_done = rounds_done
@@ -250,6 +253,7 @@ class ServerMachine:
             stamp=Stamp(session.id, round_number, self.attempt, self._model_hash),
             model=model,
             next_model=next_model,
+            noise=self._noise,
         )
 
     def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
@@ -296,10 +300,12 @@ class ServerMachine:
                 outcome.model_hash,
                 outcome.model,
                 outcome.total,
+                outcome.loss,
             )
         ]
         if self._scheme.server_holds_model:
-            closed = RoundClosed(stamp, True, outcome.members, outcome.model_hash)
+            known_hash = b"" if self._scheme.perturbs else outcome.model_hash
+            closed = RoundClosed(stamp, True, outcome.members, known_hash)
             events += [Send(name, closed) for name in self.session.members]
         self.rounds_done += 1
         self.attempt = 0
@@ -345,11 +351,21 @@ class ServerMachine:
 
     def _farewell(self) -> Farewell:
         session = self.session.id if self.session is not None else SessionId(b"")
-        model = self.model if self.model is not None else np.zeros(0, dtype="<f4")
+        model = self._model_to_keep()
         reason, detail = (
             ("", "") if self._failed is None else (self._failed.reason.value, self._failed.detail)
         )
         return Farewell(Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model)
+
+    def _model_to_keep(self) -> Model:
+        """What participants are left with: the model, or one that predicts the same and has other weights."""
+        if self.model is None or (self._noise is not None and self._failed is not None):
+            return np.zeros(0, dtype="<f4")
+        if self._noise is None:
+            return self.model
+        if self._parting_model is None:
+            self._parting_model = self._noise.protect(self.model, self._random)
+        return self._parting_model
 
     def _move(self, trigger: type[Message] | str, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)

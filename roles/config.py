@@ -93,6 +93,11 @@ class FederationConfig:
     differencing: str = "warn"
     min_cohort_change: int = 2
     max_attempts: int = 3
+    noise: str = "scale+offset"
+    groups: int = 1
+    gamma: float = 1.0
+    alpha: str = "mean"
+    ce_exchange: str = "log"
     opening_s: float = 30.0
     phase_s: float = 30.0
     training_s: float = 600.0
@@ -152,7 +157,17 @@ class FederationConfig:
         """The smallest sum that a party takes part in: `min_parties`, or the default of the scheme."""
         if self.min_parties is not None:
             return self.min_parties
-        return 1 if self.scheme == "plain" else 3
+        return 1 if self.scheme in ("plain", "perturbed") else 3
+
+    @property
+    def upload(self) -> str:
+        """What parties upload: `payload`, or a gradient where the scheme can recover nothing else."""
+        return "gradient" if self.disguises and self.payload == "model" else self.payload
+
+    @property
+    def disguises(self) -> bool:
+        """Whether parties train on a disguised model."""
+        return self.scheme in ("perturbed", "bilateral")
 
     @property
     def weight_limit(self) -> int:

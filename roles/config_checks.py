@@ -27,6 +27,7 @@ from veilsum.protocol.parameters import (
     ShareMode,
 )
 from veilsum.protocol.schemes.interface import Scheme, find_scheme
+from veilsum.protocol.schemes.perturbed.options import noise_options
 from veilsum.protocol.threat import Threat
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def build_parameters(config: FederationConfig, dimension: int) -> Parameters:
     no_graph: tuple[GraphPolicy, int | None] = (COMPLETE_GRAPH, None)
     graph, threshold = problems.attempt(lambda: choose_graph(config), no_graph)
     encoding = problems.attempt(
-        lambda: plan(len(config.parties), config.weight_limit, config.clip, config.bits).encoding,
+        lambda: _plan_numbers(config, scheme),
         plan(len(config.parties), 1, 1.0, 64).encoding,
     )
     make = _maker(config, scheme, encoding, graph, threshold)
@@ -101,7 +102,7 @@ def choose_graph(config: FederationConfig) -> tuple[GraphPolicy, int | None]:
         policy = parse_graph(config.graph)
         _require_safe(policy, config)
         return policy, config.threshold
-    if parties <= LARGEST_COMPLETE_GRAPH or config.scheme == "plain":
+    if parties <= LARGEST_COMPLETE_GRAPH or config.scheme in ("plain", "perturbed"):
         return COMPLETE_GRAPH, config.threshold
     size = find_degree_and_threshold(parties, config.corrupt, config.dropout, Threat(config.threat))
     return GraphPolicy(GraphKind.K_REGULAR, k=size.k), config.threshold or size.t
@@ -131,7 +132,7 @@ def build_training_options(config: FederationConfig, device: str) -> TrainingOpt
         local_epochs=config.local_epochs,
         batch_size=config.batch_size,
         schedule=config.lr_schedule,
-        payload=cast("Payload", config.payload),
+        payload=cast("Payload", config.upload),
         gradient_batch=cast("GradientBatch", config.gradient_batch),
         device=device,
     )
@@ -181,18 +182,34 @@ def _maker(
         share_mode=ShareMode(config.shares),
         rekey=Rekey(config.rekey),
         schedule=Schedule(config.schedule),
-        payload=config.payload,
+        payload=config.upload,
         differencing=Differencing(config.differencing),
         min_cohort_change=config.min_cohort_change,
         max_attempts=config.max_attempts,
-        options=config.options,
+        options=_options(config),
     )
+
+
+def _options(config: FederationConfig) -> dict[str, str]:
+    if not config.disguises:
+        return dict(config.options)
+    noise = noise_options(config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange)
+    return {**config.options, **noise}
+
+
+def _plan_numbers(config: FederationConfig, scheme: Scheme | None) -> FixedPoint:
+    parties, weight = len(config.parties), config.weight_limit
+    if scheme is None:
+        return plan(parties, weight, config.clip, config.bits).encoding
+    return scheme.plan_numbers(parties, weight, config.clip, config.bits, _options(config))
 
 
 def _require_fitting_defence(config: FederationConfig) -> None:
     from veilsum.roles.learning.defences.parse import parse_defence
 
     problems = list(parse_defence(config.defence).problems(config))
+    if config.disguises and config.defence:
+        problems.append(f"defence: parties of {config.scheme} cannot see true gradients: leave it out")
     if problems:
         raise ParameterError(problems)
 
@@ -203,7 +220,7 @@ def _require_safe(policy: GraphPolicy, config: FederationConfig) -> None:
     strangers = sorted({end for edge in policy.edges for end in edge} - set(names))
     if strangers:
         raise ParameterError([f"graph: not among the parties: {', '.join(strangers)}"])
-    if config.scheme != "plain":
+    if config.scheme not in ("plain", "perturbed"):
         policy.draw(names, _DRAWING_SEED).require_safe_for_decomposition()
 
 

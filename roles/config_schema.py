@@ -10,44 +10,10 @@ the result. Rounds, data folders, devices, deadlines and the broker's address ma
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
+from veilsum.roles.config_noise import NOISE
+from veilsum.roles.setting import Form, Setting
 
-
-class Form(enum.Enum):
-    """What a value looks like; the text is what an error message asks for."""
-
-    TEXT = "a text"
-    WHOLE = "a whole number"
-    NUMBER = "a number"
-    SWITCH = "true or false"
-    BATCH = "a whole number, or 'all'"
-    NAMES = "a list of names, or how many parties there are"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting; `attribute` is its name in `FederationConfig`, `flag` its name on the command line."""
-
-    attribute: str
-    table: str
-    key: str
-    form: Form
-    meaning: str
-    choices: tuple[str | int, ...] = ()
-    agreed: bool = True
-    flag: str = ""
-    metavar: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.flag:
-            object.__setattr__(self, "flag", "--" + self.attribute.replace("_", "-"))
-
-    @property
-    def expected(self) -> str:
-        """What may be written, for people."""
-        return f"one of {', '.join(map(str, self.choices))}" if self.choices else self.form.value
-
+__all__ = ["BY_ATTRIBUTE", "SETTINGS", "TABLES", "Form", "Setting"]
 
 TABLES = {
     "federation": "Who does what together, and for how long.",
@@ -55,6 +21,7 @@ TABLES = {
     "training": "How a party trains in one round, and what it uploads.",
     "numbers": "How numbers travel: fixed-point words. `veilsum plan` shows the precision they leave.",
     "protocol": "What the parties demand of each other.",
+    "noise": "How perturbed and bilateral disguise the model. No other scheme uses it.",
     "timing": "How long each wait may last, in seconds. Local: machines may differ.",
     "devices": "Where parties train: auto, cpu, cuda, cuda:INDEX or mps. Local: machines may differ.",
     "broker": "Where the MQTT broker is. It is never trusted: everything is sealed and signed end to end.",
@@ -76,8 +43,9 @@ FEDERATION = (
         "scheme",
         Form.TEXT,
         "who may learn what: plain (the server sees every update), masked (the server sees the mean), "
-        "mpc (the same, through shares between peers), ampc (the server sees neither), or "
-        "package.module:name for a scheme of your own",
+        "mpc (the same, through shares between peers), ampc (the server sees neither), perturbed (parties train on "
+        "a disguised model), bilateral (the same, and the server sees the mean), or package.module:name for a "
+        "scheme of your own",
         metavar="SCHEME",
     ),
     Setting(
@@ -145,7 +113,8 @@ TRAINING = (
         "training",
         "payload",
         Form.TEXT,
-        "what is averaged: the trained model, its delta to the round's model, or one gradient",
+        "what is averaged: the trained model, its delta to the round's model, or one gradient; perturbed and "
+        "bilateral always take the gradient",
         choices=("model", "delta", "gradient"),
     ),
     Setting("optimizer", "training", "optimizer", Form.TEXT, "starts afresh in every round", ("sgd", "adam")),
@@ -222,7 +191,7 @@ PROTOCOL = (
         "protocol",
         "min_parties",
         Form.WHOLE,
-        "parties refuse to take part in a smaller sum; 3 if not given, 1 for plain",
+        "parties refuse to take part in a smaller sum; 3 if not given, 1 for plain and perturbed",
         metavar="N",
     ),
     Setting(
@@ -396,5 +365,5 @@ BROKER = (
     ),
 )
 
-SETTINGS = (*FEDERATION, *TASK, *TRAINING, *NUMBERS, *PROTOCOL, *TIMING, *DEVICES, *BROKER)
+SETTINGS = (*FEDERATION, *TASK, *TRAINING, *NUMBERS, *PROTOCOL, *NOISE, *TIMING, *DEVICES, *BROKER)
 BY_ATTRIBUTE = {setting.attribute: setting for setting in SETTINGS}

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.events import TrainingRequested
 
 FloatVector: TypeAlias = npt.NDArray[np.float32]
 Payload: TypeAlias = Literal["model", "delta", "gradient"]
@@ -69,6 +70,14 @@ class Learner(Protocol):
 
     def evaluate(self, model: FloatVector) -> dict[str, float]:
         """Metrics of `model` on the task's test set, the headline metric first."""
+
+
+def train_as_asked(learner: Learner, request: TrainingRequested) -> LocalUpdate:
+    """The local work of a round: the learner's own training, or what the scheme asks for in its place."""
+    if request.work is None:
+        return learner.train(request.model, request.round)
+    result = request.work()
+    return LocalUpdate(result.payload, result.samples, result.loss)
 
 
 def headline(metrics: Mapping[str, float]) -> tuple[str, float] | None:

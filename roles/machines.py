@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from veilsum.protocol.events import Event, Model
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message
+from veilsum.protocol.noise import ClientNoise, ServerNoise
 from veilsum.protocol.parameters import Parameters
 from veilsum.protocol.participant import ParticipantMachine
 from veilsum.protocol.randomness import RandomBytes
@@ -25,6 +26,9 @@ from veilsum.roles.learner import apply_update
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.training import TrainingOptions
+
+Noise: TypeAlias = ServerNoise | ClientNoise | None
+"""What the machine of a disguising scheme is given: the server its keys, a client its learner."""
 
 
 class Machine(Protocol):
@@ -60,9 +64,9 @@ class Rules:
         return self.scheme.server_holds_model == (name == SERVER)
 
     def machine(
-        self, identity: Identity, durable: Durable, random: RandomBytes
+        self, identity: Identity, durable: Durable, random: RandomBytes, noise: Noise = None
     ) -> ServerMachine | ParticipantMachine:
-        """A machine that starts from what the party has on disk."""
+        """A machine that starts from what the party has on disk; `noise` where its scheme works with some."""
         model = durable.model if self.holds_model(identity.name) else None
         if identity.name == SERVER:
             return ServerMachine(
@@ -77,6 +81,7 @@ class Rules:
                 apply=self.apply,
                 rounds_done=durable.rounds_done,
                 first_attempt=durable.attempt,
+                noise=cast("ServerNoise | None", noise),
             )
         return ParticipantMachine(
             identity=identity,
@@ -89,6 +94,7 @@ class Rules:
             apply=self.apply,
             rounds_done=durable.rounds_done,
             record=durable.record,
+            noise=cast("ClientNoise | None", noise),
         )
 
     def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:

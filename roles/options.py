@@ -19,6 +19,7 @@ _TITLES = {
     "training": "training",
     "numbers": "numbers",
     "protocol": "protocol",
+    "noise": "noise (perturbed, bilateral)",
     "timing": "deadlines",
     "devices": "devices",
     "broker": "broker",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,12 @@ from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.learner import Learner
 from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.disguise import DisguisingServer
 from veilsum.roles.learning.factory import Defended, make_learner
+from veilsum.roles.learning.perturbed import PerturbedLearner, trace_task
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.machines import Rules
+from veilsum.roles.machines import Noise, Rules
 from veilsum.simulations.keypool import simulation_rsa_key
 
 
@@ -44,6 +47,7 @@ class Federation:
     learners: Mapping[PartyId, Learner]
     initial_model: Model
     entropy: SeededEntropy
+    noise: DisguisingServer | None = None
 
     @classmethod
     def build(cls, config: FederationConfig, initial_model: Model | None = None) -> Federation:
@@ -52,6 +56,7 @@ class Federation:
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
         entropy = SeededEntropy(config.seed)
+        noise = trace_task(config, task) if scheme.perturbs else None
         learners: dict[PartyId, Learner] = {
             name: make_learner(
                 task,
@@ -62,6 +67,7 @@ class Federation:
                 config.seed,
                 defence=config.defence,
                 entropy=entropy.for_party(f"defence/{name}"),
+                noise=noise,
             )
             for index, name in enumerate(names)
         }
@@ -77,6 +83,7 @@ class Federation:
             learners=learners,
             initial_model=model,
             entropy=entropy,
+            noise=None if noise is None else DisguisingServer(noise, config.training_options()),
         )
 
     def defence_notes(self) -> Iterator[str]:
@@ -89,6 +96,10 @@ class Federation:
         for note, names in parties_of.items():
             yield f"{'every party' if len(names) == len(self.learners) else ', '.join(names)}: {note}"
 
+    def noise_notes(self) -> Iterator[str]:
+        """What the noise of a disguising scheme leaves open."""
+        return iter(()) if self.noise is None else self.noise.warnings()
+
     def fresh(self) -> Durable:
         """What a party has before its first round."""
         return Durable(0, self.initial_model)
@@ -100,7 +111,10 @@ class Federation:
     def machine(self, name: PartyId, durable: Durable) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{durable.life}")
-        return self.rules.machine(self.identities[name], durable, random)
+        noise: Noise = None
+        if self.noise is not None:
+            noise = self.noise if name == SERVER else cast(PerturbedLearner, self.learners[name])
+        return self.rules.machine(self.identities[name], durable, random, noise)
 
     def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
         return self.rules.apply(model, mean, round_number)

@@ -122,7 +122,7 @@ class Recorder(Observer):
                 attempt=event.attempt,
                 members=event.members,
                 model_hash=event.model_hash,
-                loss=_weighted_loss(updates),
+                loss=event.loss if event.loss is not None else _weighted_loss(updates),
                 metrics=first_learner.evaluate(event.model),
                 max_abs_error=error,
                 exact=exact,
@@ -143,6 +143,8 @@ class Recorder(Observer):
         if not self.verify or self.federation.parameters.schedule is Schedule.ROUND_ROBIN:
             return float("nan"), None
         expected = float_mean(updates)
+        if event.total is None and self.federation.scheme.perturbs:
+            return float("nan"), None
         if event.total is None:
             before = self.model if self.model is not None else self.federation.initial_model
             assert event.model is not None

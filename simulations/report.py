@@ -68,7 +68,8 @@ def _comparison(result: SimulationResult) -> Iterator[str]:
         text += f"   {baseline.name} {beside[1]:.4f}"
         if baseline.model is not None:
             same = sha256_of(baseline.model) == sha256_of(result.model)
-            text += "   same model bytes" if same else "   model bytes differ in rounding"
+            apart = f"   models {result.baseline_distance:.1e} apart"
+            text += "   same model bytes" if same else apart
     yield text
 
 

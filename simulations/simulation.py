@@ -28,7 +28,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message, kind_of
 from veilsum.protocol.replay import Duplicate
 from veilsum.roles.durable import Durable
-from veilsum.roles.learner import Learner, LocalUpdate
+from veilsum.roles.learner import Learner, LocalUpdate, train_as_asked
 from veilsum.roles.machines import Machine
 from veilsum.roles.post import PostOffice, grouped_sends
 from veilsum.simulations.federation import Federation
@@ -241,7 +241,7 @@ class Simulation:
         aside_before = self._aside_s
         try:
             with self._aside():
-                update = node.learner.train(request.model, request.round)
+                update = train_as_asked(node.learner, request)
                 self.observer.on_training(node, request.round, update)
         except ProtocolError as error:
             self._perform(node, request.failed(error, self.now))

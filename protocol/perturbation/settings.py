@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.perturbation.plan import Plan
+
+if TYPE_CHECKING:
+    from veilsum.protocol.perturbation.plan import Plan
 
 Mode = Literal["scale+offset", "scale"]
 Loss = Literal["mse", "ce"]

@@ -37,6 +37,7 @@ SEED_BYTES = 32
 
 
 class ParticipantPhase(Phase):
+    AWAITING_NOISE = "awaiting-noise"
     ADVERTISING = "advertising"
     SHARING = "sharing"
     MASKING = "masking"

@@ -40,6 +40,7 @@ from veilsum.protocol.transitions import Phase, Trigger
 
 
 class ServerPhase(Phase):
+    DISGUISING = "disguising"
     GATHERING_KEYS = "gathering-keys"
     GATHERING_SHARES = "gathering-shares"
     COLLECTING = "collecting"
@@ -82,7 +83,7 @@ class CollectingServer(RoundMachine):
         self._recovers = desk.parameters.recovery is Recovery.SHARES
         self._awaited = set(desk.session.members)
         self._boxes: dict[PartyId, SealedShares] = {}
-        self._total = desk.parameters.encoding.ring.zeros(desk.parameters.vector_length)
+        self._total = desk.parameters.encoding.ring.zeros(self._vector_length)
         self._uploaded: set[PartyId] = set()
         self._vote: SurvivorVote | None = None
         self._collector: ShareCollector | None = None
@@ -103,6 +104,10 @@ class CollectingServer(RoundMachine):
 
     @abstractmethod
     def _opened(self, opened: Any, now: float) -> list[Event]: ...
+
+    @property
+    def _vector_length(self) -> int:
+        return self._desk.parameters.vector_length
 
     @property
     def _cohort(self) -> set[PartyId]:
@@ -149,8 +154,7 @@ class CollectingServer(RoundMachine):
         return self._advance(MaskedInput, now)
 
     def _require_vector(self, vector: Tensor) -> Tensor:
-        parameters = self._desk.parameters
-        return parameters.encoding.ring.require(vector, parameters.vector_length)
+        return self._desk.parameters.encoding.ring.require(vector, self._vector_length)
 
     @handles(SurvivorSignature)
     def count_vote(self, sender: PartyId, message: SurvivorSignature, now: float) -> list[Event]:

@@ -17,7 +17,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, TypeVar
 
-from veilsum.protocol.errors import ParameterError, Rejection
+from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.events import Model
+from veilsum.protocol.fixedpoint import FixedPoint, plan
 from veilsum.protocol.graph import Graph
 from veilsum.protocol.keys import Role
 from veilsum.protocol.messages import Message
@@ -31,6 +33,9 @@ class Scheme(ABC):
     participant_role: ClassVar[Role] = Role.CLIENT
     server_holds_model: ClassVar[bool] = True
     needs_rsa: ClassVar[bool] = False
+    perturbs: ClassVar[bool] = False
+    """Whether the server disguises the model in every round, and participants never see the true one."""
+
     exact: ClassVar[bool] = True
     """Whether the result is the mean of the fixed-point encodings, bit for bit."""
 
@@ -66,6 +71,12 @@ class Scheme(ABC):
     def warnings(self, parameters: Parameters) -> Iterator[str]:
         """What the chosen parameters leak; printed once at the start."""
         return iter(())
+
+    def plan_numbers(
+        self, parties: int, max_weight: int, clip: float, bits: int, options: Mapping[str, str]
+    ) -> FixedPoint:
+        """How numbers travel; by default the finest words that fit."""
+        return plan(parties, max_weight, clip, bits).encoding
 
 
 S = TypeVar("S", bound=type[Scheme])
@@ -105,6 +116,15 @@ def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | No
         raise ParameterError(problems)
 
 
+def require_equipped(scheme: Scheme, model: Model | None, noise: object, *, at_server: bool) -> None:
+    """Refuse to build a machine without the model it holds, or without the noise its scheme works with."""
+    who = "server" if at_server else str(scheme.participant_role)
+    if scheme.server_holds_model == at_server and model is None:
+        raise LocalProtocolError(f"the {who} of {scheme.name} holds the model: pass the first one")
+    if scheme.perturbs and noise is None:
+        raise LocalProtocolError(f"the {who} of {scheme.name} works with noise: pass it to the machine")
+
+
 def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> Iterator[str]:
     names, encoding = roster.participants, parameters.encoding
     if len(names) < parameters.min_parties:
@@ -123,7 +143,7 @@ def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> 
 
 
 def _load_own_schemes() -> None:
-    from veilsum.protocol.schemes import ampc, masked, plain  # noqa: F401 - importing registers them
+    from veilsum.protocol.schemes import ampc, masked, perturbed, plain  # noqa: F401 - importing registers them
 
 
 def secure_sum_problems(parameters: Parameters) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes
@@ -12,6 +12,9 @@ from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.perturbed import TaskNoise
 
 
 @runtime_checkable
@@ -38,11 +41,13 @@ def make_learner(
     *,
     defence: str = "",
     entropy: RandomBytes | None = None,
+    noise: TaskNoise | None = None,
 ) -> Learner:
     """Party `party_index` of `parties`, counted from 0, with its part of the task's training set.
 
     With a `defence` the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
-    operating system's in a role process, never anything that follows from `seed`.
+    operating system's in a role process, never anything that follows from `seed`. With `noise` the learner is
+    a `ClientNoise` too, and works on a disguised model.
     """
     parsed = parse_split(split)
     defences = parse_defence(defence)
@@ -53,6 +58,10 @@ def make_learner(
     from veilsum.roles.learning.learner import LearnerParts, TorchLearner
 
     parts = LearnerParts(task, party_index, parties, parsed, options, seed)
+    if noise is not None:
+        from veilsum.roles.learning.perturbed import PerturbedLearner
+
+        return PerturbedLearner(parts, noise)
     if not defences:
         return TorchLearner(*parts)
     if entropy is None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -64,7 +65,8 @@ class TorchLearner:
         self._test = Feed(task.test, self._device)
         self._initial = self._check_task()
         self._guard = Guard() if guard is None else guard
-        self._attach(self._guard)
+        if guard is not None:
+            self._attach(guard)
 
     @property
     def samples(self) -> int:
@@ -117,10 +119,7 @@ class TorchLearner:
 
     def _gradient(self, work: RoundWork) -> tuple[FloatVector, float]:
         """The average gradient in the layout of the model vector; buffers move as `roles.learner` says."""
-        positions = np.arange(self.samples)
-        if self._options.gradient_batch == "mini":
-            order = generator(self._seed, "batches", self._party, work.round)
-            positions = order.permutation(self.samples)[: self._options.batch_size]
+        positions = self._gradient_positions(work.round)
         network = work.network
         before = {
             name: buffer.clone() for name, buffer in network.named_buffers() if buffer.is_floating_point()
@@ -133,6 +132,13 @@ class TorchLearner:
         after = dict(network.named_buffers())
         parts += [(old - after[name]) / work.learning_rate for name, old in before.items()]
         return concatenate(parts), loss
+
+    def _gradient_positions(self, round: int) -> npt.NDArray[np.int64]:  # noqa: A002 - the protocol's own word
+        """The samples that the gradient of a round is taken over."""
+        if self._options.gradient_batch != "mini":
+            return np.arange(self.samples)
+        order = generator(self._seed, "batches", self._party, round)
+        return order.permutation(self.samples)[: self._options.batch_size]
 
     def _objective(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return self._task.loss(module(inputs), targets)

@@ -42,7 +42,7 @@ class SupervisedTask:
             if outputs.shape[1] < 2:
                 raise LocalProtocolError("loss ce needs a model with at least two outputs: use loss mse")
             return functional.cross_entropy(outputs, targets)
-        difference = outputs - _as_values(targets, outputs)
+        difference = outputs - as_values(targets, outputs)
         return 0.5 * difference.square().sum(dim=1).mean()
 
     def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
@@ -67,7 +67,7 @@ def regression_metrics(outputs: Array, targets: Array) -> dict[str, float]:
     return {"r2": 1 - error / variance if variance else 0.0, "mse": error}
 
 
-def _as_values(targets: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+def as_values(targets: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
     if targets.is_floating_point():
         return targets.reshape(len(targets), -1)
     if outputs.shape[1] == 1:

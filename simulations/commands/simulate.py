@@ -52,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
     config = config_from_arguments(args, base)
     result = simulate(config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True)
     federation = result.federation
-    for text in (*federation.scheme.warnings(federation.parameters), *federation.defence_notes()):
+    for text in (
+        *federation.scheme.warnings(federation.parameters),
+        *federation.noise_notes(),
+        *federation.defence_notes(),
+    ):
         sys.stderr.write(f"note: {text}\n")
     publish(describe(result), result.figures(), args.json)
     return 1 if result.failed is not None else 0

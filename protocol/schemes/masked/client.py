@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, Send
 from veilsum.protocol.graph import Graph, explicit
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.masking import mask_upload, pair_mask_key, self_mask_key
+from veilsum.protocol.masking import WHOLE_VECTOR, mask_upload, pair_mask_key, self_mask_key
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.rounds import Seat, handles, outcome_of, require_from_server
 from veilsum.protocol.schemes.collecting_participant import (
@@ -52,12 +54,15 @@ class MaskedClient(CollectingParticipant):
         self._keys: dict[PartyId, bytes] = {}
 
     def start(self, now: float) -> list[Event]:
-        seat = self._seat
         self._wait(now)
+        return [self._advertise(), *self._seat.train(self._train_finished, now)]
+
+    def _advertise(self) -> Event:
+        seat = self._seat
         digest = round_key_digest(self.stamp, seat.name, self._round_key.public, self.stamp.model_hash)
         signature = seat.me.signing.sign(ROUND_KEY_DOMAIN, digest)
         record = KeyRecord(self._round_key.public, self.stamp.model_hash, signature)
-        return [Send(SERVER, RoundKeys(self.stamp, record)), *seat.train(self._train_finished, now)]
+        return Send(SERVER, RoundKeys(self.stamp, record))
 
     @handles(CohortKeys)
     def learn_cohort(self, sender: PartyId, message: CohortKeys, now: float) -> list[Event]:
@@ -117,19 +122,28 @@ class MaskedClient(CollectingParticipant):
             digest = round_key_digest(self.stamp, name, record.key, record.model_hash)
             seat.roster.verify(name, ROUND_KEY_DOMAIN, digest, record.signature)
 
-    def _masked_vector(self) -> RingVector:
+    @property
+    def _mask_terms(self) -> Mapping[str, slice]:
+        """The parts of an upload that have mask streams of their own, by the name that sets those apart."""
+        return WHOLE_VECTOR
+
+    def _encoded(self) -> RingVector:
         assert self._trained is not None
-        encoding, me = self._seat.parameters.encoding, self._seat.name
+        return self._seat.parameters.encoding.encode(self._trained.payload, self._trained.samples)
+
+    def _masked_vector(self) -> RingVector:
+        me, stamp = self._seat.name, self._masking_stamp
         partners = self._sharing_graph.neighbours[me]
         if self._keeper is not None:
             partners = self._keeper.sharers - {me}
-        vector = encoding.encode(self._trained.payload, self._trained.samples)
-        pair_keys = {
-            other: pair_mask_key(self._round_key, self._keys[other], self._masking_stamp, (me, other))
-            for other in partners
-        }
-        own = [self_mask_key(self._self_seed, self._masking_stamp, me)] if self._recovers else []
-        mask_upload(encoding.ring, vector, me, pair_keys, own)
+        vector = self._encoded()
+        for term, place in self._mask_terms.items():
+            pair_keys = {
+                other: pair_mask_key(self._round_key, self._keys[other], stamp, (me, other), term)
+                for other in partners
+            }
+            own = [self_mask_key(self._self_seed, stamp, me, term)] if self._recovers else []
+            mask_upload(self._seat.parameters.encoding.ring, vector[place], me, pair_keys, own)
         return vector
 
     @property

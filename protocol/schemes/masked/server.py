@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_new_key
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, Model, Send, Warned
 from veilsum.protocol.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.masking import pair_mask_key, self_mask_key, unmask_sum
+from veilsum.protocol.masking import WHOLE_VECTOR, pair_mask_key, self_mask_key, unmask_sum
+from veilsum.protocol.messages import Stamp
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.rounds import Committed, ServerDesk, handles, require_absent
 from veilsum.protocol.schemes.collecting_server import COLLECTING_MOVES, CollectingServer, ServerPhase
@@ -36,6 +40,7 @@ class Opened:
     model_hash: bytes
     total: RingVector
     liars: tuple[PartyId, ...]
+    loss: float | None = None
 
 
 class MaskedServer(CollectingServer):
@@ -117,19 +122,38 @@ class MaskedServer(CollectingServer):
         around = holders_of(self._sharing_graph, name)
         return CohortKeys(self.stamp, {other: self._keys[other] for other in around}, len(self._keys))
 
+    @property
+    def _mask_terms(self) -> Mapping[str, slice]:
+        """The parts of an upload that have mask streams of their own, by the name that sets those apart."""
+        return WHOLE_VECTOR
+
+    @property
+    def _masking_stamp(self) -> Stamp:
+        """What mask keys are bound to."""
+        return self.stamp
+
     def _open_sum(self) -> Opened:
         encoding = self._desk.parameters.encoding
         liars: set[PartyId] = set()
         if self._collector is not None:
             secrets, liars = self._collector.rebuild()
-            self_keys = [self_mask_key(secrets[name], self.stamp, name) for name in self._survivors]
-            unmask_sum(encoding.ring, self._total, self_keys, self._open_pairs(secrets))
+            for term, place in self._mask_terms.items():
+                self_keys = [
+                    self_mask_key(secrets[name], self._masking_stamp, name, term) for name in self._survivors
+                ]
+                unmask_sum(encoding.ring, self._total[place], self_keys, self._open_pairs(secrets, term))
         mean, _ = encoding.decode_mean(self._total, len(self._uploaded))
+        return self._make_model(mean, tuple(sorted(liars)))
+
+    def _make_model(self, mean: NDArray[np.float64], liars: tuple[PartyId, ...]) -> Opened:
+        """The next model from what was opened."""
         assert self._desk.model is not None
         model = self._desk.next_model(self._desk.model, mean)
-        return Opened(model, hash_model(model), self._total, tuple(sorted(liars)))
+        return Opened(model, hash_model(model), self._total, liars)
 
-    def _open_pairs(self, secrets: dict[PartyId, Secret]) -> Iterator[tuple[PartyId, PartyId, Secret]]:
+    def _open_pairs(
+        self, secrets: dict[PartyId, Secret], term: str
+    ) -> Iterator[tuple[PartyId, PartyId, Secret]]:
         """Pair masks between a survivor and a dropped party: only one side of each is in the sum."""
         for missing in sorted(self._cohort - self._uploaded):
             key = AgreementKey.from_private(secrets[missing])
@@ -140,9 +164,12 @@ class MaskedServer(CollectingServer):
             for survivor in self._sharing_graph.neighbours_of(missing):
                 if survivor in self._uploaded:
                     pair = (survivor, missing)
-                    yield survivor, missing, pair_mask_key(key, self._keys[survivor].key, self.stamp, pair)
+                    theirs = self._keys[survivor].key
+                    yield survivor, missing, pair_mask_key(key, theirs, self._masking_stamp, pair, term)
 
     def _opened(self, opened: Opened, now: float) -> list[Event]:
         self.move("work", _P.CLOSED)
-        self.outcome = Committed(self._survivors, opened.model, opened.model_hash, opened.total)
+        self.outcome = Committed(
+            self._survivors, opened.model, opened.model_hash, opened.total, loss=opened.loss
+        )
         return [Warned(f"{name} released a wrong share; it was left out") for name in opened.liars]

@@ -1,0 +1,112 @@
+"""Training on a disguised model: `perturbed` uploads terms as they are, `bilateral` under zero-sum masks.
+
+The papers LOSSLESS, PBPFL and PRACTICAL; derivation, limits and attacks are in specs/perturbation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.fixedpoint import FixedPoint, fits_budget
+from veilsum.protocol.parameters import Parameters, Recovery, Schedule
+from veilsum.protocol.ring import Ring
+from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
+from veilsum.protocol.schemes.masked.messages import RoundKeys
+from veilsum.protocol.schemes.perturbed.bilateral import BilateralClient, BilateralServer
+from veilsum.protocol.schemes.perturbed.client import PerturbedClient
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxQuestion
+from veilsum.protocol.schemes.perturbed.options import read_settings, setting_problems
+from veilsum.protocol.schemes.perturbed.server import PerturbedServer
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.shares import ReleasedShares, SealedShares
+from veilsum.protocol.survivors import SurvivorSignature
+
+TERM_WORD_BITS = 64
+_LARGEST_RANGE_BITS = 30
+
+
+class _Perturbing(Scheme):
+    perturbs = True
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        yield from setting_problems(parameters.options)
+        if parameters.payload == "delta":
+            yield f"{self.name} recovers one gradient per round: leave payload out"
+        if parameters.schedule is not Schedule.FEDAVG:
+            yield f"schedule '{parameters.schedule.value}' is for plain only: it passes models from hand to hand"
+
+
+@register
+class Perturbed(_Perturbing):
+    name = "perturbed"
+    exact = False
+    learns = {
+        "server": "every individual gradient and the global model; with cross entropy and an offset also the "
+        "softmax of every sample",
+        "client": "a rescaled model; the true predictions and most of the noise, if it analyses what it holds",
+        "broker": "who talks when, and how much",
+    }
+    drop_points = {"question": SoftmaxQuestion, "upload": PerturbedTerms}
+    machines = {"perturbed server": PerturbedServer, "perturbed client": PerturbedClient}
+
+    def server_round(self, desk: ServerDesk) -> RoundMachine:
+        return PerturbedServer(desk)
+
+    def participant_round(self, seat: Seat) -> RoundMachine:
+        return PerturbedClient(seat)
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        yield "perturbed: the server sees the gradient of every client; use bilateral to hide them"
+        if parameters.encoding.max_parties == 1:
+            yield "perturbed with one client: it knows every gradient, so it can follow the true model from the first"
+
+
+@register
+class Bilateral(_Perturbing):
+    name = "bilateral"
+    learns = {
+        "server": "the mean of every term over at least min_parties survivors, hence the mean gradient and the "
+        "global model; with cross entropy and an offset also the softmax of every sample",
+        "client": "a rescaled model; the true predictions and most of the noise, if it analyses what it holds",
+        "broker": "who talks when, and how much",
+    }
+    drop_points = {
+        "keys": RoundKeys,
+        "question": SoftmaxQuestion,
+        "shares": SealedShares,
+        "upload": MaskedInput,
+        "survivors": SurvivorSignature,
+        "release": ReleasedShares,
+    }
+    machines = {"bilateral server": BilateralServer, "bilateral client": BilateralClient}
+
+    def server_round(self, desk: ServerDesk) -> RoundMachine:
+        return BilateralServer(desk)
+
+    def participant_round(self, seat: Seat) -> RoundMachine:
+        return BilateralClient(seat)
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        yield from super().problems(parameters)
+        yield from secure_sum_problems(parameters)
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        if parameters.recovery is Recovery.NONE:
+            yield "bilateral with recovery 'none': one missing upload ends the run"
+        yield "bilateral: the server learns the mean of every term; a mean of few parties still tells about each"
+
+    def plan_numbers(
+        self, parties: int, max_weight: int, clip: float, bits: int, options: Mapping[str, str]
+    ) -> FixedPoint:
+        """Terms are larger than weights, and recovery multiplies their rounding: wide words, fixed fractions.
+
+        The range is what the words leave; `clip` is about models and does not apply.
+        """
+        if bits != TERM_WORD_BITS:
+            raise ParameterError([f"terms need {TERM_WORD_BITS}-bit words, not {bits}: set bits = 64"])
+        ring, fraction = Ring(bits), read_settings(options).fraction_bits
+        ranges = (2.0**exponent for exponent in range(_LARGEST_RANGE_BITS, -1, -1))
+        widest = next((value for value in ranges if fits_budget(ring, parties, value, fraction)), clip)
+        return FixedPoint(ring, fraction, widest, parties, max_weight)

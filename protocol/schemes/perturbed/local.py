@@ -1,0 +1,73 @@
+"""A client's own work in one attempt, the same for both schemes: noise, perhaps a question, then all terms."""
+
+from __future__ import annotations
+
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
+from veilsum.protocol.events import Event, LocalResult, Send, TrainingRequested, WorkRequested
+from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.noise import Answer, Asked, ClientNoise, PublicPart
+from veilsum.protocol.rounds import Seat, Trained
+from veilsum.protocol.schemes.perturbed.messages import SoftmaxQuestion
+
+
+class LocalTerms:
+    """Requests the work and hands the terms to `then`; whoever owns it keeps the phases."""
+
+    def __init__(self, seat: Seat, then: Trained) -> None:
+        if seat.noise is None:
+            raise LocalProtocolError("a client of this scheme needs its noise: pass it to the machine")
+        self.noise: ClientNoise = seat.noise
+        self.public: PublicPart | None = None
+        self._seat = seat
+        self._then = then
+        self._asked: Asked | None = None
+        self._answered = False
+
+    def require_public(self, public: PublicPart) -> None:
+        if self.public is not None:
+            raise Rejection(AbortReason.REPLAY, "the noise of this attempt is known already")
+        self.noise.require_public(public)
+
+    def begin(self, public: PublicPart) -> list[Event]:
+        self.public = public
+        if not self.noise.asks:
+            return [self._training(None)]
+        seat = self._seat
+        assert seat.model is not None
+        model, round_number, random = seat.model, seat.stamp.round, seat.random
+
+        def ask() -> Asked:
+            return self.noise.ask(model, public, round_number, random)
+
+        return [WorkRequested(ask, self._send_question, self._withdraw)]
+
+    def _send_question(self, asked: Asked, now: float) -> list[Event]:
+        self._asked = asked
+        return [Send(SERVER, SoftmaxQuestion(self._seat.stamp, asked.question))]
+
+    def require_answer(self, answer: Answer) -> None:
+        if self._asked is None or self._answered:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "an answer, and no question is open")
+        if answer.key_id != self._asked.question.key_id:
+            raise Rejection(AbortReason.WRONG_ROUND, "the question was answered with a stale key")
+
+    def conclude(self, answer: Answer) -> list[Event]:
+        self._answered = True
+        return [self._training(answer)]
+
+    def _training(self, answer: Answer | None) -> TrainingRequested:
+        seat, public, asked = self._seat, self.public, self._asked
+        assert seat.model is not None and public is not None
+        model, round_number = seat.model, seat.stamp.round
+
+        def compute() -> LocalResult:
+            return self.noise.compute(model, public, round_number, asked, answer)
+
+        return TrainingRequested(round_number, model, self._finish, self._withdraw, compute)
+
+    def _finish(self, result: LocalResult, now: float) -> list[Event]:
+        self._asked = None
+        return self._then(result, now)
+
+    def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
+        return self._seat.withdraw(error, now)

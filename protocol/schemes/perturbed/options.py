@@ -1,0 +1,54 @@
+"""The agreed settings of the noise, as they stand in `Parameters.options`: texts under names of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.perturbation.settings import Alpha, Exchange, Loss, Mode, NoiseSettings
+
+NOISE, GROUPS, GAMMA, ALPHA, EXCHANGE = (
+    "perturbed.noise",
+    "perturbed.groups",
+    "perturbed.gamma",
+    "perturbed.alpha",
+    "perturbed.ce-exchange",
+)
+
+
+def noise_options(noise: str, groups: int, gamma: float, alpha: str, ce_exchange: str) -> dict[str, str]:
+    return {
+        NOISE: noise,
+        GROUPS: str(groups),
+        GAMMA: repr(float(gamma)),
+        ALPHA: alpha,
+        EXCHANGE: ce_exchange,
+    }
+
+
+def read_settings(options: Mapping[str, str], loss: Loss = "mse") -> NoiseSettings:
+    """The settings, with every bound checked; what is not said has the default of `NoiseSettings`."""
+    default = NoiseSettings(loss=loss)
+    try:
+        groups, gamma = (
+            int(options.get(GROUPS, default.groups)),
+            float(options.get(GAMMA, default.gamma)),
+        )
+    except ValueError as error:
+        raise ParameterError([f"groups must be a whole number and gamma a number: {error}"]) from error
+    return NoiseSettings(
+        mode=cast(Mode, options.get(NOISE, default.mode)),
+        loss=loss,
+        groups=groups,
+        gamma=gamma,
+        alpha=cast(Alpha, options.get(ALPHA, default.alpha)),
+        exchange=cast(Exchange, options.get(EXCHANGE, default.exchange)),
+    )
+
+
+def setting_problems(options: Mapping[str, str]) -> Iterator[str]:
+    try:
+        read_settings(options)
+    except ParameterError as error:
+        yield from error.problems

@@ -1,0 +1,214 @@
+"""Local work on a disguised model, and the server's noise for the model of a task: protocol/noise.py with torch.
+
+Both sides trace the task's own network, with the same plan at all parties. A vector lists parameters and then buffers;
+noise covers the parameters. Buffers are running statistics of batch normalisations: their factors are one, so they are
+true, and the server pools the clients' moments into new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.events import LocalResult, Model
+from veilsum.protocol.noise import Answer, Asked, PublicPart, Question
+from veilsum.protocol.perturbation.client import (
+    Forward,
+    client_terms,
+    cross_entropy_terms,
+    exchange_request,
+    run_forward,
+)
+from veilsum.protocol.perturbation.exchange import ClientExchange, ExchangeAnswer, conclude
+from veilsum.protocol.perturbation.key import new_key
+from veilsum.protocol.perturbation.layout import Terms, term_sizes
+from veilsum.protocol.perturbation.plan import Plan
+from veilsum.protocol.perturbation.public import PublicNoise
+from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode, NoiseSettings
+from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.schemes.perturbed.options import read_settings
+from veilsum.roles.learning.determinism import deterministic
+from veilsum.roles.learning.learner import LearnerParts, TorchLearner
+from veilsum.roles.learning.loop import Batch, Feed
+from veilsum.roles.learning.seeds import derive_seed
+from veilsum.roles.learning.supervised import as_values
+from veilsum.roles.learning.task import Task
+from veilsum.roles.learning.vectorize import load_vector
+from veilsum.roles.learning.vectors import VectorsTask
+
+if TYPE_CHECKING:
+    from veilsum.roles.config import FederationConfig
+
+
+@dataclass(frozen=True, eq=False)
+class TaskNoise:
+    """What all parties of a federation know about its noise: the traced model and the agreed settings."""
+
+    plan: Plan
+    settings: NoiseSettings
+
+    @property
+    def asks(self) -> bool:
+        return self.settings.has_offset and self.settings.loss == "ce"
+
+    @cached_property
+    def terms(self) -> Mapping[str, int]:
+        """Lengths follow from model and settings; the key, of which the public part is an example, does not matter."""
+        return term_sizes(self.plan, new_key(self.plan, self.settings, bytes).public)
+
+    def warnings(self) -> Iterator[str]:
+        """What the noise leaves open, and which parameters it does not cover."""
+        yield self.settings.leak()
+        yield from self.plan.warnings
+        clear = [one.name for one in self.plan.report() if not one.protected]
+        if clear:
+            yield f"sent in clear: {', '.join(clear)}"
+
+
+def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
+    """Trace the model and check the settings against it; `UnsupportedModel` names the node that stands in the way."""
+    if isinstance(task, VectorsTask):
+        raise LocalProtocolError(f"scheme {config.scheme}: task {config.task} has no model to disguise")
+    loss: Any = getattr(task, "objective", None) or config.loss
+    if loss not in ("mse", "ce"):
+        raise ParameterError([f"task {config.task} does not say which of mse, ce its loss is: set loss"])
+    with deterministic(derive_seed(config.seed, "model"), torch.device("cpu")):
+        module = task.build_model()
+    example, _ = Feed(task.train, torch.device("cpu")).batch(np.zeros(1, dtype=np.int64))
+    settings = read_settings(config.parameters(1).options, loss)
+    plan = trace(module, example)
+    settings.require_fits(plan)
+    return TaskNoise(plan, settings)
+
+
+class PerturbedLearner(TorchLearner):
+    """A learner that is also the noise of a client: it computes terms instead of training."""
+
+    def __init__(self, parts: LearnerParts, noise: TaskNoise) -> None:
+        self._noise = noise
+        super().__init__(*parts)
+
+    @property
+    def terms(self) -> Mapping[str, int]:
+        return self._noise.terms
+
+    @property
+    def asks(self) -> bool:
+        return self._noise.asks
+
+    def require_public(self, public: PublicPart) -> None:
+        settings = self._noise.settings
+        agreed = (settings.mode, settings.loss, settings.exchange)
+        if (public.mode, public.loss, public.exchange) != agreed:
+            raise Rejection(AbortReason.WRONG_CONFIG, "the noise is of another kind than was agreed on")
+        noise = public_noise(public)
+        noise.require_fits(self._noise.plan)
+        if settings.has_offset and noise.groups != settings.groups:
+            raise Rejection(
+                AbortReason.WRONG_CONFIG,
+                f"{noise.groups} groups of outputs, {settings.groups} were agreed on",
+            )
+
+    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+        noise = public_noise(public)
+        kept: list[_Piece] = []
+        with self._torch("train", round) as module:
+            load_vector(module, model)
+            module.train()
+            for inputs, targets in self._batches(round):
+                forward = run_forward(self._noise.plan, module, noise, inputs)
+                kept.append(_Piece(forward, self._targets(targets), exchange_request(forward, random)))
+        requests = [piece.exchange.request for piece in kept]
+        values = np.concatenate([request.values.reshape(-1) for request in requests])
+        alpha = np.concatenate([request.alpha for request in requests])
+        return Asked(Question(public.key_id, values, alpha), kept)
+
+    def compute(
+        self,
+        model: Model,
+        public: PublicPart,
+        round: int,  # noqa: A002 - the protocol's own word
+        asked: Asked | None,
+        answer: Answer | None,
+    ) -> LocalResult:
+        with self._torch("train", round) as module:
+            if asked is not None and answer is not None:
+                pieces = list(_concluded(public_noise(public), asked.kept, answer))
+            else:
+                load_vector(module, model)
+                module.train()
+                pieces = list(self._direct(module, public_noise(public), round))
+        samples = sum(count for _, count in pieces)
+        payload = np.zeros(sum(self.terms.values()), dtype=np.float32)
+        for found, count in pieces:
+            payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
+        return LocalResult(payload, self.samples, float(payload[self._noise.plan.size]))
+
+    def _direct(self, module: torch.nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002
+        for inputs, targets in self._batches(round):
+            found = client_terms(self._noise.plan, module, noise, inputs, self._targets(targets))
+            yield found, len(inputs)
+
+    def _batches(self, round: int) -> Iterator[Batch]:  # noqa: A002 - the protocol's own word
+        return self._feed.chunks(self._gradient_positions(round))
+
+    def _targets(self, targets: torch.Tensor) -> torch.Tensor:
+        if self._noise.settings.loss == "ce":
+            return targets
+        return as_values(targets, torch.empty(0, self._noise.plan.head.outputs))
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """One chunk of a batch between question and answer."""
+
+    forward: Forward
+    targets: torch.Tensor
+    exchange: ClientExchange
+
+
+def _concluded(noise: PublicNoise, pieces: list[_Piece], answer: Answer) -> Iterator[tuple[Terms, int]]:
+    """The terms of every chunk from its part of the answer."""
+    classes = len(noise.partition)
+    total = sum(len(piece.targets) for piece in pieces)
+    per_sample = noise.exchange == "log"
+    wanted = (total * classes, total * classes, total if per_sample else classes)
+    found = (len(answer.first), len(answer.second), len(answer.third))
+    if found != wanted:
+        raise Rejection(AbortReason.BAD_VECTOR, f"the answer has {found} numbers, not {wanted}")
+    start = 0
+    for piece in pieces:
+        count = len(piece.targets)
+        rows = slice(start, start + count)
+        reply = ExchangeAnswer(
+            answer.key_id,
+            np.array(answer.first.reshape(total, classes)[rows]),
+            np.array(answer.second.reshape(total, classes)[rows]),
+            np.array(answer.third[rows] if per_sample else answer.third),
+        )
+        softmax = conclude(noise, piece.exchange, reply)
+        yield cross_entropy_terms(piece.forward, softmax, piece.targets), count
+        start += count
+
+
+def public_noise(public: PublicPart) -> PublicNoise:
+    """What travelled, as the algebra wants it."""
+    if public.partition.dtype.str != "<u4" or public.directions.dtype.str != "<f8":
+        raise Rejection(AbortReason.BAD_VECTOR, "partition and directions have other types than agreed on")
+    return PublicNoise(
+        key_id=public.key_id,
+        plan_digest=public.plan_digest,
+        mode=cast(Mode, public.mode),
+        loss=cast(Loss, public.loss),
+        exchange=cast(Exchange, public.exchange),
+        partition=public.partition.astype(np.int64),
+        directions=np.asarray(public.directions, dtype=np.float64),
+        feature_weight=public.feature_weight,
+    )
