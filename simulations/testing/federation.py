@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +29,10 @@ from veilsum.protocol.signing import SigningKey
 from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.learner import apply_update
 from veilsum.simulations.keypool import simulation_rsa_key
+from veilsum.simulations.testing.noise import TableClientNoise, TableLearner, TableServerNoise
 
 CLIP = 8.0
 MAX_WEIGHT = 1000
-
-
-class TableLearner(Protocol):
-    """The local work of all parties of a table: a pure function, so that a repeated attempt repeats it."""
-
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
-        ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +63,15 @@ class Federation:
     roster: Roster = dataclasses.field(repr=False)
     learner: TableLearner = dataclasses.field(repr=False)
     entropy: SeededEntropy = dataclasses.field(repr=False)
+
+    def noise_of(self, name: PartyId) -> TableServerNoise | TableClientNoise | None:
+        """What the machine of a disguising scheme is given besides."""
+        if not self.scheme.perturbs:
+            return None
+        asks = self.parameters.options.get("asks", "yes") == "yes"
+        if name == SERVER:
+            return TableServerNoise(self.parameters.dimension, asks)
+        return TableClientNoise(self.parameters.dimension, asks, name, self.learner)
 
     @property
     def participants(self) -> tuple[PartyId, ...]:

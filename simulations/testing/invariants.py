@@ -76,7 +76,8 @@ def _sum_violations(
         if found != reference.total(commit.members, commit.round):
             yield InvariantViolated("I1", f"{where}: the ring sum is not the sum of the inputs")
     if commit.model is not None:
-        expected = np.array(reference.mean(commit.members, commit.round))
+        uploaded = np.array(reference.mean(commit.members, commit.round))
+        expected = uploaded[: len(commit.model)]
         encoding, count = table.federation.parameters.encoding, len(commit.members)
         samples = sum(table.inputs[name, commit.round].samples for name in commit.members) / count
         bound = encoding.worst_case_error(samples, count) + np.abs(expected) * _FLOAT32_ROUNDING

@@ -38,8 +38,9 @@ from veilsum.protocol.parameters import Timing
 from veilsum.protocol.participant import ParticipantMachine
 from veilsum.protocol.rounds import ParticipationRecord
 from veilsum.protocol.server import ServerMachine
-from veilsum.simulations.testing.federation import Federation, TableLearner, found_federation
+from veilsum.simulations.testing.federation import Federation, found_federation
 from veilsum.simulations.testing.journal import Entry, InFlight, Journal, Refusal
+from veilsum.simulations.testing.noise import TableLearner
 
 FINISHING = (ServerPhase.FINISHING, ParticipantPhase.FINISHING)
 STEP_LIMIT = 100_000
@@ -272,7 +273,10 @@ class Table:
                     return self._train(job.party, training)
 
     def _train(self, party: PartyId, request: TrainingRequested) -> LocalResult:
-        result = self.federation.learner.train(party, request.round, request.model)
+        if request.work is not None:
+            result = request.work()
+        else:
+            result = self.federation.learner.train(party, request.round, request.model)
         self.inputs[party, request.round] = result
         return result
 
@@ -330,6 +334,7 @@ class Table:
             "random": self._random[name],
             "apply": federation.apply,
             "rounds_done": durable.rounds_done,
+            "noise": federation.noise_of(name),
             "model": durable.model if durable.model is not None else federation.initial_model,
         }
         if name == SERVER:

@@ -84,6 +84,8 @@ SCENARIOS = [
     Scenario("ampc", {"share_mode": ShareMode.TENSOR, "graph": "ring"}),
     Scenario("ampc", {"recovery": Recovery.NONE}),
     Scenario("ampc", {}, lose_a_statement),
+    Scenario("perturbed", {}),
+    Scenario("bilateral", {}, lose_an_upload),
     Scenario(example_scheme.Ballot.name, {}),
 ]
 SCHEMES = sorted({scenario.scheme for scenario in SCENARIOS})

@@ -29,6 +29,10 @@ GAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "ampc, ring": ("ampc", {"tolerated_crashes": 0, "graph": "ring"}),
     "ampc, tensors": ("ampc", {"tolerated_crashes": 1, "share_mode": ShareMode.TENSOR}),
     "ampc, no recovery": ("ampc", {"recovery": Recovery.NONE}),
+    "perturbed": ("perturbed", {"tolerated_crashes": 1, "options": {"asks": "no"}}),
+    "perturbed, with questions": ("perturbed", {"tolerated_crashes": 1}),
+    "bilateral": ("bilateral", {"tolerated_crashes": 1, "options": {"asks": "no"}}),
+    "bilateral, with questions": ("bilateral", {"tolerated_crashes": 1}),
     "third party": (example_scheme.Ballot.name, {}),
 }
 

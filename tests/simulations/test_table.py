@@ -77,7 +77,11 @@ def test_models_do_not_depend_on_the_entropy(scheme: str, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "point"),
-    [(name, point) for name in ("plain", "masked", "mpc", "ampc") for point in find_scheme(name).drop_points],
+    [
+        (name, point)
+        for name in ("plain", "masked", "mpc", "ampc", "perturbed", "bilateral")
+        for point in find_scheme(name).drop_points
+    ],
 )
 def test_one_party_may_vanish_at_any_point(scheme: str, point: str) -> None:
     """Also where it is the second: keys of dropped peers are revealed only if there is one."""
