@@ -76,10 +76,16 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @rule(choice=CHOICES)
     def deliver_from_one_link(self, choice: int) -> None:
         """The oldest message of one pair of parties: links are independent of each other."""
-        heads: dict[tuple[PartyId, PartyId], InFlight] = {}
-        for flight in self.table.wire:
-            heads.setdefault((flight.sender, flight.receiver), flight)
-        self.table.deliver(list(heads.values())[choice % len(heads)])
+        self.table.deliver(self._oldest_of_a_link(choice))
+
+    @precondition(lambda self: self.faults_left and self.table.wire)
+    @rule(choice=CHOICES)
+    def deliver_twice(self, choice: int) -> None:
+        self.faults_left -= 1
+        flight = self._oldest_of_a_link(choice)
+        copied = self.table.duplicate(flight)
+        self.table.deliver(flight)
+        self.table.deliver(copied)
 
     @precondition(lambda self: self.faults_left and self.table.wire)
     @rule(choice=CHOICES)
@@ -132,6 +138,15 @@ class RoundsUnderFaults(RuleBasedStateMachine):
         self.faults_left -= 1
         self.reference.note_crash(name)
         self.table.crash_before(name, classes[point % len(classes)])
+
+    @precondition(lambda self: self.faults_left)
+    @rule(choice=CHOICES, server=st.booleans())
+    def crash_and_restart_at_once(self, choice: int, server: bool) -> None:
+        """As a supervisor does it; half of the time it is the server."""
+        self._disturb()
+        name = SERVER if server else self._anyone(choice)
+        self.table.crash(name)
+        self.table.restart(name)
 
     @precondition(lambda self: self.table.crashed)
     @rule(choice=CHOICES)
@@ -198,6 +213,12 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     def _anyone(self, choice: int) -> PartyId:
         names = list(self.table.machines)
         return names[choice % len(names)]
+
+    def _oldest_of_a_link(self, choice: int) -> InFlight:
+        heads: dict[tuple[PartyId, PartyId], InFlight] = {}
+        for flight in self.table.wire:
+            heads.setdefault((flight.sender, flight.receiver), flight)
+        return list(heads.values())[choice % len(heads)]
 
     def _any_flight(self, choice: int) -> InFlight:
         return self.table.wire[choice % len(self.table.wire)]

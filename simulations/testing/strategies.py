@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def graph_policies(draw: st.DrawFn, parties: Sequence[PartyId]) -> GraphPolicy:
     if kind is not GraphKind.EDGES:
         return GraphPolicy(kind)
     names = sorted(parties)
-    circle: set[Edge] = {*zip(names, names[1:], strict=False), (names[0], names[-1])}
+    circle: set[Edge] = {*pairwise(names), (names[0], names[-1])}
     pairs = [(one, other) for index, one in enumerate(names) for other in names[index + 1 :]]
     return GraphPolicy(kind, edges=tuple(circle | set(draw(st.lists(st.sampled_from(pairs), unique=True)))))
 
