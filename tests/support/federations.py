@@ -21,7 +21,7 @@ from veilsum.roles.federation import LoadedFederation, load_federation
 
 QUICK = {"opening_s": 4.0, "phase_s": 4.0, "training_s": 4.0, "patience_s": 12.0}
 """Deadlines for tests: long enough for a loaded machine, short enough to wait for."""
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 def make_federation(
