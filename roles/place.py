@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.events import Model
@@ -15,8 +16,12 @@ from veilsum.roles.entropy import require_real_entropy, system_entropy
 from veilsum.roles.federation import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
 from veilsum.roles.journal import LogFormat
 from veilsum.roles.learner import Learner
+from veilsum.roles.machines import Noise
 from veilsum.roles.privatefiles import PrivateFileError
 from veilsum.roles.roster import RosterRefused
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.perturbed import PerturbedLearner
 
 STATE_FOLDER = "state"
 
@@ -73,6 +78,27 @@ def state_folder(folder: Path, name: str) -> Path:
     return folder / STATE_FOLDER / name
 
 
+def find_noise(place: Place, learner: Learner | None) -> Noise:
+    """What the machine of a disguising scheme is given: a client its learner; a server traces the model, with torch."""
+    config = place.loaded.config
+    if not config.disguises:
+        return None
+    if learner is not None:
+        return cast("PerturbedLearner", learner)
+    from veilsum.roles.learning.disguise import DisguisingServer
+    from veilsum.roles.learning.perturbed import trace_task
+    from veilsum.roles.learning.task import load_task
+
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
+    return DisguisingServer(trace_task(config, task), config.training_options())
+
+
+def noise_notes(noise: Noise) -> Iterator[str]:
+    """What the noise leaves open, said by whoever draws it."""
+    warn = getattr(noise, "warnings", None)
+    return iter(()) if warn is None else warn()
+
+
 def make_party_learner(place: Place, state: Path) -> Learner:
     """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
     from veilsum.roles.learning.factory import make_learner
@@ -80,6 +106,11 @@ def make_party_learner(place: Place, state: Path) -> Learner:
 
     config, options = place.loaded.config, place.options
     task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
+    noise = None
+    if config.disguises:
+        from veilsum.roles.learning.perturbed import trace_task
+
+        noise = trace_task(config, task)
     learner = make_learner(
         task,
         config.index_of(place.name),
@@ -89,6 +120,7 @@ def make_party_learner(place: Place, state: Path) -> Learner:
         config.seed,
         defence=config.defence,
         entropy=require_real_entropy(system_entropy),
+        noise=noise,
     )
     if not config.defence:
         return learner

@@ -3,8 +3,8 @@
     settings, roster, keys  ->  model, state on disk  ->  channels, transport, machine  ->  driver
 
 A role draws its randomness from the operating system and refuses keys of simulations. torch is loaded by
-participants that train, never by the server. The state folder is locked for as long as the process lives, and a
-checkpoint with a new life is on disk before the first message leaves.
+participants that train, and by a server only to disguise the model. The state folder is locked for as long as the
+process lives, and a checkpoint with a new life is on disk before the first message leaves.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from veilsum.roles.entropy import require_real_entropy, system_entropy
 from veilsum.roles.gathering import gather
 from veilsum.roles.journal import Journal
 from veilsum.roles.learner import Learner
-from veilsum.roles.machines import Rules
+from veilsum.roles.machines import Noise, Rules
 from veilsum.roles.place import (
     Place,
     RoleOptions,
     defence_notes,
     find_first_model,
+    find_noise,
     make_party_learner,
+    noise_notes,
     state_folder,
     take_place,
 )
@@ -107,9 +109,11 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     seen = saved.seen if saved is not None else {}
     state.save(durable, seen)
     post = PostOffice(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
-    for text in (*rules.scheme.warnings(rules.parameters), *defence_notes(place, learner)):
+    noise = find_noise(place, learner)
+    warnings = (*rules.scheme.warnings(rules.parameters), *noise_notes(noise), *defence_notes(place, learner))
+    for text in warnings:
         journal.say("warning", text=text)
-    station = _Station(place, rules, durable, state, post, learner, journal)
+    station = _Station(place, rules, durable, state, post, learner, journal, noise)
     return station.run()
 
 
@@ -124,6 +128,7 @@ class _Station:
     post: PostOffice
     learner: Learner | None
     journal: Journal
+    noise: Noise
 
     def run(self) -> int:
         executor = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
@@ -173,7 +178,8 @@ class _Station:
 
     async def _drive(self, transport: MqttTransport, executor: ThreadPoolExecutor) -> Ended:
         timing = self.rules.config.timing
-        machine = self.rules.machine(self.place.identity, self.durable, require_real_entropy(system_entropy))
+        random = require_real_entropy(system_entropy)
+        machine = self.rules.machine(self.place.identity, self.durable, random, self.noise)
         driver = Driver(
             machine=machine,
             post=self.post,

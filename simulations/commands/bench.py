@@ -23,4 +23,10 @@ COMMANDS = (
         "sealed transfer over a broker against a bare publisher; a launched round",
         "veilsum.simulations.commands.bench_mqtt",
     ),
+    Command(
+        "perturbed",
+        "Measure",
+        "training on a disguised model: client, server and upload over plain",
+        "veilsum.simulations.commands.bench_perturbed",
+    ),
 )

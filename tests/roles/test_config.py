@@ -69,6 +69,11 @@ OTHER: dict[str, Any] = {
     "differencing": "refuse",
     "min_cohort_change": 3,
     "max_attempts": 5,
+    "noise": "scale",
+    "groups": 3,
+    "gamma": 2.5,
+    "alpha": "sum",
+    "ce_exchange": "printed",
     "opening_s": 1.0,
     "phase_s": 2.0,
     "training_s": 3.0,
@@ -257,7 +262,9 @@ def test_parameters_carry_what_was_asked_for() -> None:
     assert config.config_hash(100) == made.config_hash != config.config_hash(101)
 
 
-@pytest.mark.parametrize(("scheme", "floor"), [("plain", 1), ("masked", 3), ("ampc", 3)])
+@pytest.mark.parametrize(
+    ("scheme", "floor"), [("plain", 1), ("perturbed", 1), ("bilateral", 3), ("masked", 3), ("ampc", 3)]
+)
 def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, floor: int) -> None:
     assert FederationConfig(scheme=scheme).parameters(1).min_parties == floor
 
@@ -265,7 +272,7 @@ def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, flo
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"scheme": "maskd"}, ["unknown scheme 'maskd'; known schemes: ampc, masked, mpc"]),
+        ({"scheme": "maskd"}, ["unknown scheme 'maskd'; known schemes: ampc, bilateral, masked, mpc"]),
         ({"scheme": "no.such.module:x"}, ["module 'no.such.module' cannot be imported"]),
         ({"parties": ("a", "b")}, ["min_parties 3 is more than the 2 parties there are"]),
         ({"min_parties": 1}, ["min_parties must be at least 2"]),
@@ -274,6 +281,12 @@ def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, flo
         ({"graph": "edges:p1-zoe"}, ["not among the parties: zoe"]),
         ({"scheme": "mpc", "bias": "common"}, ["bias 'common' does not survive a missing upload"]),
         ({"schedule": "round-robin"}, ["schedule 'round-robin' is for plain only"]),
+        ({"scheme": "perturbed", "groups": 0, "gamma": -1.0}, ["groups must be at least 1", "gamma must be"]),
+        ({"scheme": "perturbed", "payload": "delta"}, ["recovers one gradient per round"]),
+        ({"scheme": "perturbed", "defence": "spn"}, ["cannot see true gradients"]),
+        ({"scheme": "perturbed", "schedule": "round-robin"}, ["is for plain only"]),
+        ({"scheme": "bilateral", "bits": 32}, ["terms need 64-bit words"]),
+        ({"scheme": "bilateral", "min_parties": 1}, ["min_parties must be at least 2"]),
         ({"bits": 32, "clip": 1e9}, ["use 64 bits"]),
         ({"optimizer": "adam", "payload": "gradient"}, ["payload gradient is one plain SGD step"]),
         ({"lr_schedule": "sometimes"}, ["schedule 'sometimes' is not one of"]),
