@@ -22,7 +22,7 @@ code { padding: .1rem .3rem; } pre { padding: .8rem 1rem; white-space: pre-wrap;
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13.5px; }
 th, td { border-bottom: 1px solid #dde2e6; padding: .32rem .6rem; text-align: left; vertical-align: top; }
-th { background: #f2f4f6; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+th { background: #f2f4f6; } td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .verdict { font-weight: 600; border-radius: 4px; padding: .05rem .45rem; white-space: nowrap; }
 .leaks { background: #f6d5d1; color: #7c1d12; } .holds { background: #d4ecd8; color: #14532d; }
 .partly { background: #fbe8c6; color: #6b4500; } .open { background: #e3e4ea; color: #333a4d; }

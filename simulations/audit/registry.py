@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from veilsum.protocol.errors import ParameterError
 
-Kind = Literal["gradient", "rounds", "model", "membership", "generative", "gmi"]
+Kind = Literal["gradient", "rounds", "model", "membership", "generative", "gmi", "perturbation"]
 _HERE = "veilsum.simulations.attacks"
 
 
@@ -137,6 +137,15 @@ ATTACKS = {
             "gmi:invert_model",
             "mlp3:128",
             heavy=True,
+        ),
+        AttackEntry(
+            "perturbation",
+            "perturbation",
+            "L1",
+            "true predictions from a disguised model",
+            "perturbed:fitted_predictions",
+            "mlp2:64",
+            "perturbed",
         ),
     )
 }

@@ -14,7 +14,7 @@ from veilsum.simulations.audit.rows import Row, RowKind, image_row
 from veilsum.simulations.audit.stage import Played
 from veilsum.simulations.audit.steps import Steps
 
-ROUNDS = 6
+ROUNDS = 4
 
 
 def repeated_rows(request: Request, steps: Steps) -> Iterator[Row]:
@@ -50,9 +50,12 @@ def _series(request: Request, played: Played) -> list[list[Target]]:
 def _row(request: Request, kind: RowKind, series: Sequence[tuple[list[Target], Played]], steps: Steps) -> Row:
     invert = request.entry.load()
     found = []
+    budget = replace(
+        request.scale.budget, evaluations=max(1, request.scale.budget.evaluations // len(series[0][0]))
+    )
     for group, _ in series:
         steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
-        found.append(invert(group, request.scale.budget, request.seed))
+        found.append(invert(group, budget, request.seed))
     rounds = len(series[0][0])
     heading = heading_of(request, kind, f"one party's uploads of {rounds} rounds")
     row = image_row(heading, found, [dict(played.truth) for _, played in series])

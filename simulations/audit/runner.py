@@ -29,9 +29,11 @@ class Outcome:
 
 
 def references(request: Request, outcome: Outcome, shared: bool) -> bool:
-    """Whether this request has to make its undefended, null and oracle rows itself."""
-    same = (request.scheme, request.defence or "none", request.attack)
-    made = any(row.row == "oracle" and (row.scheme, row.defence, row.attack) == same for row in outcome.rows)
+    """Whether this request has to make its undefended, null and oracle rows itself.
+
+    They attack the same clean gradients whatever the scheme and the defence: once per attack is enough.
+    """
+    made = any(row.row == "null" and row.attack == request.attack for row in outcome.rows)
     return not (shared and made)
 
 
@@ -58,6 +60,10 @@ def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
         from veilsum.simulations.audit.generators import generative_rows, gmi_rows
 
         return generative_rows(request, steps) if kind == "generative" else gmi_rows(request, steps)
+    if kind == "perturbation":
+        from veilsum.simulations.audit.perturbation import perturbation_rows
+
+        return perturbation_rows(request, steps)
     raise AssertionError(f"no experiment for attacks of kind {kind}")
 
 

@@ -17,6 +17,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.learner import Learner
 from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.perturbed import trace_task
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task, load_task
 from veilsum.roles.learning.vectors import VectorsTask
@@ -95,6 +96,7 @@ def play(
         chosen = with_wrong_labels(chosen, label_noise, outputs, generator(config.seed, "audit labels", draw))
     few = FewImages(task, chosen)
     federation = Federation.build(config, model)
+    noise = trace_task(config, task) if federation.scheme.perturbs else None
     learners = {
         name: make_learner(
             few,  # type: ignore[arg-type]  # a Task by delegation
@@ -105,6 +107,7 @@ def play(
             config.seed,
             defence=config.defence,
             entropy=federation.entropy.for_party(f"audit/{draw}/{name}"),
+            noise=noise,
         )
         for index, name in enumerate(names)
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from veilsum.simulations.audit.rows import Row
 
 LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
-_REBUILT, _TRACE = 0.9, 0.1
+_REBUILT, _TRACE, _NEAR_CHANCE = 0.9, 0.1, 0.3
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,12 @@ def _judge_images(row: Row, rows: Sequence[Row], by: str) -> tuple[str, str]:
 
 
 def _beside(row: Row, rows: Sequence[Row], kind: str) -> float | None:
-    for other in rows:
-        same = (other.scheme, other.defence, other.attack) == (row.scheme, row.defence, row.attack)
-        if other.row == kind and same and other.ssim is not None:
-            return other.ssim
-    return None
+    """The reference row of the same attack, of the same table if there are several."""
+    found = [
+        other for other in rows if other.row == kind and other.attack == row.attack and other.ssim is not None
+    ]
+    found.sort(key=lambda other: (other.scheme, other.defence) != (row.scheme, row.defence))
+    return found[0].ssim if found else None
 
 
 def warnings(rows: Sequence[Row]) -> Iterator[str]:

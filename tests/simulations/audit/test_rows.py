@@ -170,3 +170,15 @@ def test_the_list_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None
     assert cli.main(["audit", "list"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in ATTACKS)
+
+
+def test_perturbation_hides_from_a_client_that_does_nothing_and_not_from_one_that_fits() -> None:
+    """Raw predictions are near chance; after a fit on the client's own labels they are the true model's."""
+    request = Request("perturbed", "client", "perturbation", SMOKE)
+    rows = list(runner.rows_of(request, runner.Steps()))
+    agreement = {one.target: one.extra["agreement"] for one in rows}
+    assert agreement["predictions, does nothing (L0)"] < 0.3
+    assert agreement["predictions, fit on own labels (L1)"] > 0.95
+    assert {one.row for one in rows} == {"attack", "undefended", "null", "oracle"}
+    with pytest.raises(ParameterError, match="perturbed and bilateral"):
+        list(runner.rows_of(Request("plain", "client", "perturbation", SMOKE), runner.Steps()))
