@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.events import LocalResult, Model
-from veilsum.protocol.fixedpoint import plan
 from veilsum.protocol.graph_policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
 from veilsum.protocol.keys import Identity, Role
@@ -107,6 +106,7 @@ def found_federation(
     parameters.setdefault("min_parties", min(3, len(names)))
     if isinstance(parameters.get("graph"), str):
         parameters["graph"] = parse_graph(parameters["graph"])
+    encoding = found.plan_numbers(len(names), MAX_WEIGHT, CLIP, bits, parameters.get("options", {}))
     entropy = SeededEntropy(seed)
     identities = {
         name: Identity(
@@ -121,9 +121,7 @@ def found_federation(
     identities[SERVER] = Identity(SERVER, Role.SERVER, signing)
     return Federation(
         scheme=found,
-        parameters=Parameters(
-            scheme, plan(len(names), MAX_WEIGHT, CLIP, bits).encoding, dimension, **parameters
-        ),
+        parameters=Parameters(scheme, encoding, dimension, **parameters),
         timing=timing or Timing(),
         rounds=rounds,
         identities=identities,

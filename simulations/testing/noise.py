@@ -56,7 +56,7 @@ class TableServerNoise(_Shape):
         return TableDisguise(self.dimension, (model * np.float32(2)).astype("<f4"), public)
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
-        return model
+        return (model * np.float32(2)).astype("<f4")
 
     def adapt(self, condition: float) -> None:
         """A table's noise has one size."""
