@@ -18,6 +18,7 @@ from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import NoiseSettings
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learning.perturbed import TaskNoise
+from veilsum.roles.learning.protected import parameters_of, protected_model, with_parameters
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectorize import layout
 
@@ -49,7 +50,7 @@ class DisguisingServer:
         return TaskDisguise(key, model, self._noise, round, self._training.learning_rate_at(round))
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
-        return protected_model(self._noise, model, random)
+        return protected_model(self._noise.plan, model, random)
 
     def adapt(self, condition: float) -> None:
         adapted = self.settings.adapted(condition)
@@ -73,7 +74,7 @@ class TaskDisguise:
         self._noise = noise
         self._round = round_number
         self._learning_rate = learning_rate
-        self.model = _with_parameters(model, key.encrypt(_parameters(noise, model)))
+        self.model = with_parameters(model, key.encrypt(parameters_of(noise.plan, model)))
         public = key.public
         self.public = PublicPart(
             key_id=public.key_id,
@@ -125,17 +126,3 @@ class TaskDisguise:
             if entry.name in updated:
                 change = self._true[entry.start : entry.stop] - updated[entry.name].reshape(-1)
                 mean[entry.start : entry.stop] = change / self._learning_rate
-
-
-def protected_model(noise: TaskNoise, model: Model, random: RandomBytes) -> Model:
-    """A model that predicts what the given one does, under factors of its own."""
-    key = new_key(noise.plan, replace(noise.settings, mode="scale"), random)
-    return _with_parameters(model, key.encrypt(_parameters(noise, model), inference=True))
-
-
-def _parameters(noise: TaskNoise, model: Model) -> Reals:
-    return model[: noise.plan.size].astype(np.float64)
-
-
-def _with_parameters(model: Model, parameters: Reals) -> Model:
-    return np.concatenate([parameters, model[len(parameters) :]]).astype("<f4")

@@ -79,13 +79,18 @@ def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
     loss: Any = getattr(task, "objective", None) or config.loss
     if loss not in ("mse", "ce"):
         raise ParameterError([f"task {config.task} does not say which of mse, ce its loss is: set loss"])
-    with deterministic(derive_seed(config.seed, "model"), torch.device("cpu")):
-        module = task.build_model()
-    example, _ = Feed(task.train, torch.device("cpu")).batch(np.zeros(1, dtype=np.int64))
     settings = read_settings(config.parameters(1).options, loss)
-    plan = trace(module, example)
+    plan = trace_model(task, config.seed)
     settings.require_fits(plan)
     return TaskNoise(plan, settings)
+
+
+def trace_model(task: Task, seed: int) -> Plan:
+    """The plan of a task's network, which passes its self-test here."""
+    with deterministic(derive_seed(seed, "model"), torch.device("cpu")):
+        module = task.build_model()
+    example, _ = Feed(task.train, torch.device("cpu")).batch(np.zeros(1, dtype=np.int64))
+    return trace(module, example)
 
 
 class PerturbedLearner(TorchLearner):

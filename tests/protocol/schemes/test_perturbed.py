@@ -1,0 +1,264 @@
+"""Training on a disguised model, message by message: what is refused, what is repeated, and what never travels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veilsum.protocol.errors import AbortReason, RemoteProtocolError
+from veilsum.protocol.events import LocalResult, Model, RoundFailed, RunFailed, RunFinished, Warned
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.messages import Message
+from veilsum.protocol.noise import Reals, Recovered
+from veilsum.protocol.perturbation.errors import PrecisionLost
+from veilsum.protocol.schemes.perturbed.messages import (
+    NoiseAnnounced,
+    PerturbedTerms,
+    SoftmaxAnswer,
+    SoftmaxQuestion,
+)
+from veilsum.protocol.session import Farewell, RoundClosed, RoundOpened, hash_model
+from veilsum.simulations.testing import InFlight, Table, check_invariants
+from veilsum.simulations.testing.noise import TableDisguise
+
+P1 = PartyId("p1")
+BOTH = pytest.mark.parametrize("scheme", ["perturbed", "bilateral"])
+
+
+def until(table: Table, kind: type[Message], sender: str, receiver: str) -> InFlight:
+    """Deliver in order until such a message is on the wire."""
+    table.start()
+    while True:
+        for flight in table.wire:
+            if (type(flight.message), flight.sender, flight.receiver) == (kind, sender, receiver):
+                return flight
+        table.deliver(table.wire[0])
+
+
+def deliver_before(table: Table, flight: InFlight) -> None:
+    """Everything that its receiver was sent earlier."""
+    for earlier in list(table.wire):
+        if earlier is flight:
+            return
+        if earlier.receiver == flight.receiver:
+            table.deliver(earlier)
+
+
+def say_instead(table: Table, flight: InFlight, message: Message) -> RemoteProtocolError | None:
+    table.drop(flight)
+    return table.deliver(table.inject(flight.sender, flight.receiver, message))
+
+
+def changed(terms: PerturbedTerms, position: int, value: float) -> PerturbedTerms:
+    vector = np.array(terms.terms)
+    vector[position] = value
+    return replace(terms, terms=vector)
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (lambda m: replace(m, key_id=bytes(16)), AbortReason.WRONG_ROUND),
+        (lambda m: replace(m, public_digest=bytes(32)), AbortReason.WRONG_CONFIG),
+        (lambda m: replace(m, terms=m.terms[:-1]), AbortReason.BAD_VECTOR),
+        (lambda m: replace(m, terms=m.terms.astype("<f8")), AbortReason.BAD_VECTOR),
+        (lambda m: changed(m, 0, np.nan), AbortReason.BAD_VECTOR),
+        (lambda m: changed(m, -1, np.inf), AbortReason.BAD_VECTOR),
+        (lambda m: replace(m, samples=0), AbortReason.OVER_BUDGET),
+        (lambda m: replace(m, samples=10**6), AbortReason.OVER_BUDGET),
+    ],
+)
+def test_terms_of_a_stale_key_another_partition_or_a_wrong_shape_are_refused_and_their_party_left_out(
+    lie: Callable[[PerturbedTerms], PerturbedTerms], reason: AbortReason
+) -> None:
+    table = Table.build("perturbed", 4, rounds=1)
+    flight = until(table, PerturbedTerms, "p1", SERVER)
+    assert isinstance(flight.message, PerturbedTerms)
+    error = say_instead(table, flight, lie(flight.message))
+    assert error is not None
+    assert (error.culprit, error.reason) == ("p1", reason)
+    table.run()
+    assert [commit.members for name, commit in table.journal.commits if name == SERVER] == [
+        ("p0", "p2", "p3")
+    ]
+    check_invariants(table)
+
+
+@BOTH
+def test_a_question_is_asked_once_with_the_rounds_key_and_finite_numbers(scheme: str) -> None:
+    table = Table.build(scheme, 4, rounds=1)
+    flight = until(table, SoftmaxQuestion, "p1", SERVER)
+    asked = flight.message
+    assert isinstance(asked, SoftmaxQuestion)
+    question = asked.question
+    lies = {
+        AbortReason.WRONG_ROUND: replace(question, key_id=bytes(16)),
+        AbortReason.BAD_VECTOR: replace(question, values=np.full_like(question.values, np.nan)),
+    }
+    for reason, lie in lies.items():
+        error = table.deliver(table.inject("p1", SERVER, replace(asked, question=lie)))
+        assert error is not None
+        assert (error.culprit, error.reason) == ("p1", reason)
+    assert table.deliver(flight) is None
+    repeated = table.deliver(table.inject("p1", SERVER, asked))
+    assert repeated is not None
+    assert repeated.reason is AbortReason.REPLAY
+    table.run()
+    assert all(isinstance(ending, RunFinished) for ending in table.journal.endings.values())
+
+
+@BOTH
+def test_where_nothing_is_to_be_asked_a_question_is_refused(scheme: str) -> None:
+    question = until(Table.build(scheme, 4, rounds=1), SoftmaxQuestion, "p1", SERVER).message
+    silent = Table.build(scheme, 4, rounds=1, options={"asks": "no"})
+    until(silent, NoiseAnnounced, SERVER, "p1")
+    stamped = replace(question, stamp=silent.stamp_of(SERVER))
+    error = silent.deliver(silent.inject("p1", SERVER, stamped))
+    assert error is not None
+    assert error.reason is AbortReason.UNEXPECTED_MESSAGE
+
+
+@BOTH
+def test_a_client_believes_noise_and_answers_of_the_server_alone_and_once(scheme: str) -> None:
+    table = Table.build(scheme, 4, rounds=1)
+    noise = until(table, NoiseAnnounced, SERVER, "p1")
+    deliver_before(table, noise)
+    assert isinstance(noise.message, NoiseAnnounced)
+    other_kind = replace(noise.message, public=replace(noise.message.public, loss="mse"))
+    error = table.deliver(table.inject(SERVER, "p1", other_kind))
+    assert error is not None
+    assert error.reason is AbortReason.WRONG_CONFIG
+    error = table.deliver(table.inject("p2", "p1", noise.message))
+    assert error is not None
+    assert error.culprit == "p2"
+    assert table.deliver(noise) is None
+    assert table.deliver(table.inject(SERVER, "p1", noise.message)) is not None
+    while not any(isinstance(f.message, SoftmaxAnswer) and f.receiver == "p1" for f in table.wire):
+        table.deliver(table.wire[0])
+    answer = next(f for f in table.wire if isinstance(f.message, SoftmaxAnswer) and f.receiver == "p1")
+    assert isinstance(answer.message, SoftmaxAnswer)
+    stale = replace(answer.message, answer=replace(answer.message.answer, key_id=bytes(16)))
+    error = table.deliver(table.inject(SERVER, "p1", stale))
+    assert error is not None
+    assert (error.culprit, error.reason) == (SERVER, AbortReason.WRONG_ROUND)
+    assert table.deliver(answer) is None
+    assert table.deliver(table.inject(SERVER, "p1", answer.message)) is not None
+    table.run()
+    assert table.server.rounds_done == 1
+
+
+@BOTH
+def test_neither_the_true_model_nor_its_hash_ever_leaves_the_server(scheme: str) -> None:
+    table = Table.build(scheme, 4, rounds=3)
+    table.start()
+    table.run()
+    models = [c.model for name, c in table.journal.commits if name == SERVER]
+    true = {hash_model(model) for model in models if model is not None}
+    assert len(true) == 3
+    for flight in table.journal.sent:
+        message = flight.message
+        assert message.stamp.model_hash not in true
+        if isinstance(message, RoundOpened | Farewell):
+            assert hash_model(message.model) not in true
+        if isinstance(message, RoundClosed):
+            assert message.next_model_hash == b""
+
+
+@BOTH
+def test_every_attempt_has_a_key_of_its_own(scheme: str) -> None:
+    table = Table.build(scheme, 4, rounds=3)
+    table.start()
+    table.run()
+    sent = [flight.message for flight in table.journal.sent if isinstance(flight.message, NoiseAnnounced)]
+    assert len({message.public.key_id for message in sent}) == 3
+
+
+def losing_precision_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first recovery finds nothing but rounding."""
+    truly, calls = TableDisguise.recover, []
+
+    def recover(self: TableDisguise, terms: Reals) -> Recovered:
+        calls.append(1)
+        if len(calls) == 1:
+            raise PrecisionLost(1e9, 100.0, 25.0)
+        return truly(self, terms)
+
+    monkeypatch.setattr(TableDisguise, "recover", recover)
+
+
+def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    losing_precision_once(monkeypatch)
+    table = Table.build("perturbed", 4, rounds=1)
+    table.start()
+    table.run()
+    failures = [one.event for one in table.journal.entries if isinstance(one.event, RoundFailed)]
+    assert failures[0].reason is AbortReason.PRECISION_LOST
+    assert "25" in failures[0].detail
+    (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
+    assert commit.attempt == 1
+    check_invariants(table)
+
+
+def test_under_masks_the_opened_round_is_closed_without_a_step_instead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Repeating it would open a second sum of the same gradients."""
+    losing_precision_once(monkeypatch)
+    table = Table.build("bilateral", 4, rounds=2)
+    table.start()
+    table.run()
+    first, second = [commit for name, commit in table.journal.commits if name == SERVER]
+    assert first.model is not None and not first.model.any()
+    assert second.model is not None and second.model.any()
+    warned = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
+    assert any("without a step" in text and "25" in text for text in warned)
+
+
+def test_clients_told_different_partitions_share_neither_masks_nor_boxes_so_no_sum_is_opened() -> None:
+    table = Table.build("bilateral", 4, rounds=1)
+    flight = until(table, NoiseAnnounced, SERVER, "p1")
+    assert isinstance(flight.message, NoiseAnnounced)
+    other = replace(flight.message.public, partition=np.ones(1, dtype="<u4"))
+    deliver_before(table, flight)
+    assert say_instead(table, flight, replace(flight.message, public=other)) is None
+    table.run()
+    ending = table.journal.endings[SERVER]
+    assert isinstance(ending, RunFailed)
+    assert (ending.reason, ending.culprit) == (AbortReason.TIMED_OUT, "p1")
+    warned = {one.event.text for one in table.journal.entries if isinstance(one.event, Warned)}
+    assert "the share box of p1 does not open" in warned
+    assert table.server.model is not None and not table.server.model.any()
+
+
+def test_every_term_and_the_weight_have_mask_streams_of_their_own() -> None:
+    table = Table.build("bilateral", 4, rounds=1)
+    table.start()
+    table.run()
+    uses = [use for use in table.journal.key_uses if use.party == P1]
+    streams, partners, own = 3, 3, 1
+    assert len({use.key for use in uses}) == len(uses) == streams * (partners + own)
+
+
+class Loud:
+    """A learner whose first party trains values that no word holds."""
+
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+        value = 1e12 if party == P1 else 0.5
+        return LocalResult(np.full(len(model), value, dtype=np.float32), 10)
+
+
+def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which() -> None:
+    table = Table.build("bilateral", 5, rounds=1, learner=Loud())
+    table.start()
+    table.run()
+    told = [
+        one.event.detail
+        for one in table.journal.entries
+        if one.party == P1 and isinstance(one.event, RoundFailed)
+    ]
+    assert any("term gradient" in text and "smaller gamma" in text for text in told)
+    (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
+    assert P1 not in commit.members
