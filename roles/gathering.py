@@ -14,35 +14,67 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from veilsum.protocol.errors import ProtocolError
 from veilsum.protocol.roster import Roster
 from veilsum.roles.journal import Journal
 from veilsum.roles.status import open_status
-from veilsum.transport.base import Datagram
+from veilsum.transport.base import Datagram, Received
 
 
-async def gather(
-    statuses: AsyncIterator[Datagram],
-    roster: Roster,
-    federation_id: str,
-    at_least: int,
-    within_s: float,
-    journal: Journal,
-) -> frozenset[str]:
-    """Who is there, once there are enough of them or the time is up."""
-    present: set[str] = set()
-    try:
-        async with asyncio.timeout(within_s):
-            while len(present) < at_least:
-                datagram = await anext(statuses)
-                try:
-                    party = open_status(roster, federation_id, bytes(datagram.data)).party
-                except ProtocolError:
-                    continue
-                if party in roster.participants and party not in present:
-                    present.add(party)
-                    journal.say("arrived", who=party, present=len(present), needed=at_least)
-    except TimeoutError:
-        journal.say("warning", text=f"only {len(present)} of at least {at_least} parties came")
-    return frozenset(present)
+class Surroundings(Protocol):
+    """What is heard of the others before a session; `MqttTransport` is one."""
+
+    def statuses(self) -> AsyncIterator[Datagram]: ...
+    async def receive(self) -> Received: ...
+
+
+@dataclass
+class Gathering:
+    """Who of a roster has been heard."""
+
+    roster: Roster
+    federation_id: str
+    at_least: int
+    journal: Journal
+    present: set[str] = field(default_factory=set)
+
+    async def wait(self, surroundings: Surroundings, within_s: float) -> None:
+        """Return when enough parties are there or the time is up; raise what the transport raises."""
+        listening = asyncio.create_task(self._listen(surroundings))
+        discarding = asyncio.create_task(_discard_messages(surroundings))
+        tasks = (listening, discarding)
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in done:
+            task.result()
+        if not done:
+            text = f"only {len(self.present)} of at least {self.at_least} parties came"
+            self.journal.say("warning", text=text)
+
+    async def _listen(self, surroundings: Surroundings) -> None:
+        async for datagram in surroundings.statuses():
+            self._hear(bytes(datagram.data))
+            if len(self.present) >= self.at_least:
+                return
+
+    def _hear(self, status: bytes) -> None:
+        try:
+            party = open_status(self.roster, self.federation_id, status).party
+        except ProtocolError:
+            return
+        if party in self.roster.participants and party not in self.present:
+            self.present.add(party)
+            self.journal.say("arrived", who=party, present=len(self.present), needed=self.at_least)
+
+
+async def _discard_messages(surroundings: Surroundings) -> None:
+    """Before there is a session no message means anything: the machine's first word is to invite everybody."""
+    while True:
+        await surroundings.receive()

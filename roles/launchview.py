@@ -140,7 +140,7 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
         (
             str(one["round"] + 1),
             str(len(one["members"])),
-            str(one["attempt"]),
+            str(one["attempt"] + 1),
             (one["model_sha256"] or "-")[:16],
         )
         for one in figures["rounds"]

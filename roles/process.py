@@ -29,7 +29,7 @@ from veilsum.roles.clock import monotonic
 from veilsum.roles.driver import Driver, Ended
 from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import require_real_entropy, system_entropy
-from veilsum.roles.gathering import gather
+from veilsum.roles.gathering import Gathering
 from veilsum.roles.journal import Journal
 from veilsum.roles.learner import Learner
 from veilsum.roles.machines import Noise, Rules
@@ -195,14 +195,13 @@ class _Station:
         telling = asyncio.create_task(self._tell_status(transport, driver))
         try:
             if self.place.name == SERVER:
-                await gather(
-                    transport.statuses(),
+                gathering = Gathering(
                     self.rules.roster,
                     self.place.loaded.federation_id,
                     self.rules.parameters.min_parties,
-                    timing.patience_s,
                     self.journal,
                 )
+                await gathering.wait(transport, timing.patience_s)
             return await driver.run()
         finally:
             telling.cancel()

@@ -1,0 +1,85 @@
+"""The server's waiting: for enough parties by their own word, no longer than its patience, and not deaf to trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Identity, Role
+from veilsum.protocol.roster import Roster
+from veilsum.protocol.signing import SigningKey
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.gathering import Gathering
+from veilsum.roles.journal import Journal
+from veilsum.roles.status import Status, sign_status
+from veilsum.transport.base import Datagram, Received
+from veilsum.transport.errors import AddressTaken
+
+ENTROPY = SeededEntropy(5)
+IDENTITIES = {
+    name: Identity(PartyId(name), role, SigningKey.generate(ENTROPY))
+    for name, role in (
+        ("server", Role.SERVER),
+        ("p1", Role.CLIENT),
+        ("p2", Role.CLIENT),
+        ("eve", Role.CLIENT),
+    )
+}
+ROSTER = Roster(1, tuple(one.public for name, one in IDENTITIES.items() if name != "eve"))
+
+
+def status_of(name: str, signer: str | None = None) -> bytes:
+    status = Status(name, "client", 1, 1, 0, 1, 0, "knocking", 0, 0, 0)
+    return sign_status(IDENTITIES[signer or name], "fed", status)
+
+
+class Air:
+    """Statuses that are in the air, and a transport that may break."""
+
+    def __init__(self, statuses: Sequence[bytes], trouble: Exception | None = None) -> None:
+        self._statuses = statuses
+        self._trouble = trouble
+
+    async def statuses(self) -> AsyncIterator[Datagram]:
+        for status in self._statuses:
+            yield Datagram("hint", status)
+        await asyncio.sleep(3600)
+
+    async def receive(self) -> Received:
+        if self._trouble is not None:
+            await asyncio.sleep(0.01)
+            raise self._trouble
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+def gather(air: Air, within_s: float = 10.0) -> tuple[set[str], str]:
+    said = io.StringIO()
+    gathering = Gathering(ROSTER, "fed", 2, Journal(SERVER, "text", said))
+    asyncio.run(gathering.wait(air, within_s))
+    return gathering.present, said.getvalue()
+
+
+def test_it_ends_when_enough_different_parties_were_heard() -> None:
+    present, said = gather(Air([status_of("p1"), status_of("p1"), status_of("p2")]))
+    assert present == {"p1", "p2"}
+    assert "warning" not in said
+
+
+def test_strangers_forgeries_garbage_and_the_server_itself_do_not_count() -> None:
+    """Only p1 is really there, and patience ends."""
+    air = Air(
+        [status_of("eve"), status_of("p2", signer="eve"), b"garbage", status_of("server"), status_of("p1")]
+    )
+    present, said = gather(air, within_s=0.2)
+    assert present == {"p1"}
+    assert "only 1 of at least 2 parties came" in said
+
+
+def test_trouble_of_the_transport_is_not_waited_out() -> None:
+    with pytest.raises(AddressTaken):
+        gather(Air([status_of("p1")], AddressTaken("server")))
