@@ -13,7 +13,8 @@ credited with resisting the plain one may only have met a weak optimiser.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +36,17 @@ Labels = NDArray[np.int64]
 
 CONVERGED = 1e-10
 NEAR = 1e-5
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread, so that sums are added in one order and a seed gives one result."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class AttackDoesNotFit(LocalProtocolError):

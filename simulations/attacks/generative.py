@@ -7,6 +7,8 @@ nothing about the view.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
@@ -23,8 +25,8 @@ def generative(target: Target, budget: Budget, seed: int, prior: Prior) -> Recon
     wanted = unit(victim.gradient)
     best = Best(budget)
     source = victim.random(seed, "generative", *target.owners, target.round)
-    latent = torch.randn(target.batch, LATENT, generator=source).requires_grad_(True)
-    generator = prior.copy_of_generator()
+    latent = torch.randn(target.batch, LATENT, generator=source).to(victim.device).requires_grad_(True)
+    generator = prior.copy_of_generator().to(victim.device)
 
     def mismatch() -> torch.Tensor:
         images = generator(latent).reshape(victim.shape)
@@ -44,8 +46,9 @@ def generative(target: Target, budget: Budget, seed: int, prior: Prior) -> Recon
     )
 
 
-def _descend(mismatch: object, optimiser: torch.optim.Optimizer, steps: int, best: Best) -> None:
-    assert callable(mismatch)
+def _descend(
+    mismatch: Callable[[], torch.Tensor], optimiser: torch.optim.Optimizer, steps: int, best: Best
+) -> None:
     for _ in range(steps):
         loss = mismatch()
         if best.out_of_time or not bool(torch.isfinite(loss)):

@@ -90,6 +90,7 @@ class _Reader:
         self.config = config_of(view.facts)
         self.training = self.config.training_options()
         self.encoding = self.config.parameters(view.facts.dimension).encoding
+        self.disguised = self.config.find_scheme().perturbs
 
     def uploads(self, round_: int) -> Iterator[Target]:
         for sender, message in self.view.received(PlainUpdate, round_):
@@ -128,7 +129,9 @@ class _Reader:
         after = next((one for one in results if one.model is not None), None)
         if after is None:
             after = next((one for one in results), None)
-        if after is None or self.view.members == (SERVER,):
+        if after is None or (self.disguised and after.model is None):
+            return None, ()
+        if self.view.members == (SERVER,) and not self.disguised:
             return None, ()
         next_model = after.model if after.model is not None else self._model_at(round_ + 1)
         if next_model is None:
@@ -156,7 +159,8 @@ class _Reader:
 
     def _model_at(self, round_: int) -> Model | None:
         """The model that round began with, where the adversary knows it."""
-        for source in (self.view.sent, self.view.received):
+        # A disguising scheme sends another model than the one the round is about.
+        for source in () if self.disguised else (self.view.sent, self.view.received):
             for _, message in source(RoundOpened, round_):
                 if len(message.model):
                     model: Model = message.model

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from veilsum import __version__
 from veilsum.simulations.audit.pictures import image_tag
-from veilsum.simulations.audit.rows import COLUMNS, Row, cells_of
+from veilsum.simulations.audit.rows import COLUMNS, Picture, Row, cells_of
 from veilsum.simulations.audit.verdicts import Verdict, verdicts, warnings
 
 _STYLE = """
@@ -145,15 +145,19 @@ def _figures(rows: Sequence[Row]) -> str:
     )
 
 
+def _truth(picture: Picture) -> str:
+    return "" if picture.truth is None else image_tag(picture.truth, "true image")
+
+
 def _gallery(rows: Sequence[Row]) -> str:
     shown = [row for row in rows if row.pictures]
     if not shown:
         return ""
-    parts = ["<h2>Images</h2><p>Each pair: the true image on the left, the reconstruction on the right.</p>"]
+    parts = ["<h2>Images</h2><p>The true image, where it is known, and to its right the reconstruction.</p>"]
     for row in shown:
         words = f"{row.scheme}, {row.defence}, {row.adversary}, {row.attack} ({row.row}, {row.target})"
         figures = "".join(
-            f"<figure>{image_tag(one.truth, 'true image')}{image_tag(one.found, 'reconstruction')}"
+            f"<figure>{_truth(one)}{image_tag(one.found, 'reconstruction')}"
             f"<figcaption>{html.escape(one.caption)}</figcaption></figure>"
             for one in row.pictures
         )

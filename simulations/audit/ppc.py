@@ -19,12 +19,12 @@ from veilsum.roles.config import FederationConfig
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.output import Table
 from veilsum.roles.progress import Progress
-from veilsum.simulations.attacks.common import Reconstruction, Victim
-from veilsum.simulations.attacks.targets import Target
+from veilsum.simulations.attacks.common import Reconstruction, Victim, one_thread
+from veilsum.simulations.attacks.targets import Target, as_noise
 from veilsum.simulations.audit.cap import METRICS, Point, cap, common_grid
 from veilsum.simulations.audit.gradient import clean_targets, heading_of, targets_of
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import Row, image_row, number
+from veilsum.simulations.audit.rows import Row, RowKind, image_row, number
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, pixels
 from veilsum.simulations.audit.steps import Steps
@@ -97,24 +97,44 @@ def measure(
     plans = [(name, value, text) for name in defences for value, text in grid_of(name, scale.grid_points)]
     outcome = PpcOutcome()
     steps = Steps(len(plans) + 1, Progress("ppc", 100) if progress else None)
+    request = Request(
+        "plain", "server", "idlg", scale, seed=seed, task=task, data=data, parties=scale.ppc_images
+    )
     try:
-        request = Request(
-            "plain", "server", "idlg", scale, seed=seed, task=task, data=data, parties=scale.ppc_images
-        )
-        steps("training without a defence")
-        accuracy = trained_accuracy(request, scale)
-        outcome.undefended = Point("none", 0.0, float("inf"), accuracy, {})
-        steps.next_request()
-        for name, value, text in plans:
-            steps.expect(1 + 2 * scale.ppc_images)
-            point, rows = measure_point(replace(request, defence=text), name, value, steps)
-            outcome.points.append(point)
-            outcome.rows.extend(rows)
-            steps.next_request()
+        with one_thread():
+            _measure(request, plans, outcome, steps)
     except KeyboardInterrupt:
         outcome.interrupted = True
     steps.close()
     return outcome
+
+
+def _measure(
+    request: Request, plans: Sequence[tuple[str, float, str]], outcome: PpcOutcome, steps: Steps
+) -> None:
+    steps("training without a defence")
+    accuracy = trained_accuracy(request, request.scale)
+    outcome.undefended = Point("none", 0.0, float("inf"), accuracy, {})
+    outcome.rows.extend(_reference_rows(request, plans, steps))
+    steps.next_request()
+    for name, value, text in plans:
+        steps.expect(1 + 2 * request.parties)
+        point, rows = measure_point(replace(request, defence=text), name, value, steps)
+        outcome.points.append(point)
+        outcome.rows.extend(rows)
+        steps.next_request()
+
+
+def _reference_rows(request: Request, plans: Sequence[tuple[str, float, str]], steps: Steps) -> Iterator[Row]:
+    """The attacks of the curves on clean gradients and on noise of the same size."""
+    attacks = dict.fromkeys([NAIVE, *(ADAPTIVE[name.partition(":")[0]] for name, _, _ in plans)])
+    played = next(request.stages())
+    clean = [(target, played) for target in clean_targets(request, played)]
+    noise = [(as_noise(target, request.seed), played) for target, _ in clean]
+    kinds: tuple[tuple[RowKind, list[tuple[Target, Played]]], ...] = (("undefended", clean), ("null", noise))
+    for attack in attacks:
+        for kind, targets in kinds:
+            yield replace(_attacked(replace(request, attack=attack), targets, steps)[0], row=kind)
 
 
 def measure_point(request: Request, name: str, value: float, steps: Steps) -> tuple[Point, list[Row]]:

@@ -31,9 +31,9 @@ PICTURES = 8
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A true image and what the attack made of it."""
+    """A true image, where it is known, and what the attack made of it."""
 
-    truth: Images
+    truth: Images | None
     found: Images
     caption: str
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from veilsum.roles.progress import Progress
+from veilsum.simulations.attacks.common import one_thread
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Row
 from veilsum.simulations.audit.steps import Steps
@@ -75,10 +76,12 @@ def run_requests(requests: Sequence[Request], *, progress: bool = False, shared:
     outcome = Outcome()
     steps = Steps(len(requests), Progress("audit", 100) if progress else None)
     try:
-        for request in requests:
-            for row in rows_of(replace(request, references=references(request, outcome, shared)), steps):
-                outcome.rows.append(row)
-            steps.next_request()
+        with one_thread():
+            for request in requests:
+                asked = replace(request, references=references(request, outcome, shared))
+                for row in rows_of(asked, steps):
+                    outcome.rows.append(row)
+                steps.next_request()
     except KeyboardInterrupt:
         outcome.interrupted = True
     steps.close()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from veilsum.simulations.audit.rows import Row
 
 LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
-_REBUILT, _TRACE, _NEAR_CHANCE = 0.9, 0.1, 0.3
+_REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED = 0.9, 0.1, 0.3, 1e-6
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,13 @@ def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
         return (LEAKS if auc > chance else HOLDS), f"{by}: AUC {auc:.2f} in telling members"
     if "agreement" in row.extra:
         agreement = row.extra["agreement"]
-        return (
-            LEAKS if agreement > _REBUILT else PARTLY
-        ), f"{by}: agrees with the true model on {agreement:.2f}"
-    rate = row.success_rate or 0.0
+        word = LEAKS if agreement > _REBUILT else PARTLY if agreement > _NEAR_CHANCE else HOLDS
+        return word, f"{by}: agrees with the true model on {agreement:.2f}"
+    if row.success_rate is None:
+        loss = row.extra.get("match_loss", 1.0)
+        word = LEAKS if loss < _EXPLAINED else OPEN
+        return word, f"{by}: the found images explain the gradient up to {loss:.1e}"
+    rate = row.success_rate
     return (LEAKS if rate > 0.5 else HOLDS), f"{by}: succeeds in {rate:.2f}"
 
 

@@ -3,6 +3,7 @@
     veilsum audit run --scheme ampc --adversary server --attack idlg --scale smoke --html report.html
     veilsum audit run --scheme masked --adversary server --attack idlg
     veilsum audit run --scheme plain --defence spn:alpha2=0.1 --attack spn-adaptive
+    veilsum audit run --view recorded.view --attack idlg --html report.html
 
 Every table has the undefended row (plain FedAvg), a null row (the attack on noise) and an oracle row (the attacker is
 given the secret), so that "defended" and "the attack did not converge" are told apart. Ctrl-C keeps the rows
@@ -12,8 +13,13 @@ done so far.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from veilsum.simulations.commands.auditing import add_common_arguments, publish_outcome
+from veilsum.simulations.commands.auditing import add_common_arguments, file_target, publish_outcome
+
+if TYPE_CHECKING:
+    from veilsum.simulations.audit.request import Request
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="local steps of a round; 0 uploads one gradient (default 0)",
     )
+    parser.add_argument(
+        "--save-view", metavar="FILE", type=file_target, help="also write the attacked view to a file"
+    )
+    parser.add_argument(
+        "--view",
+        metavar="FILE",
+        type=Path,
+        help="attack a recorded view; without the truth, nothing is measured",
+    )
     add_common_arguments(parser)
 
 
@@ -72,6 +87,20 @@ def run(args: argparse.Namespace) -> int:
         local_epochs=max(args.local_epochs, 1),
         rounds=args.rounds,
     )
+    if args.view is not None:
+        return _attack_recorded(args, request)
+    if args.save_view is not None:
+        from veilsum.simulations.viewfile import save_view
+
+        save_view(next(request.stages()).view(args.adversary), args.save_view)
     outcome = run_requests([request], progress=True)
     title = f"Audit: {args.attack} on the view of {args.adversary} under {args.scheme}"
     return publish_outcome(outcome, title, args)
+
+
+def _attack_recorded(args: argparse.Namespace, request: Request) -> int:
+    from veilsum.simulations.audit.recorded import attack_view
+    from veilsum.simulations.viewfile import load_view
+
+    outcome = attack_view(load_view(args.view), request)
+    return publish_outcome(outcome, f"Audit: {args.attack} on the recorded view {args.view.name}", args)

@@ -32,10 +32,10 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=7, metavar="N", help="everything follows from it (default 7)"
     )
     add_json_option(parser)
-    parser.add_argument("--html", metavar="FILE", type=html_target, help="also write a report with pictures")
+    parser.add_argument("--html", metavar="FILE", type=file_target, help="also write a report with pictures")
 
 
-def html_target(text: str) -> Path:
+def file_target(text: str) -> Path:
     path = Path(text)
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder of {text} does not exist: create it first")

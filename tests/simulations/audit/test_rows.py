@@ -182,3 +182,20 @@ def test_perturbation_hides_from_a_client_that_does_nothing_and_not_from_one_tha
     assert {one.row for one in rows} == {"attack", "undefended", "null", "oracle"}
     with pytest.raises(ParameterError, match="perturbed and bilateral"):
         list(runner.rows_of(Request("plain", "client", "perturbation", SMOKE), runner.Steps()))
+
+
+def test_a_view_is_saved_and_attacked_from_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["veilsum", "audit", "run"])
+    saved, figures = tmp_path / "run.view", tmp_path / "out.json"
+    assert cli.main(["audit", "run", "--attack", "analytic", "--save-view", str(saved)]) == 0
+    assert (
+        cli.main(["audit", "run", "--attack", "analytic", "--view", str(saved), "--json", str(figures)]) == 0
+    )
+    rows = json.loads(figures.read_text())["rows"]
+    assert [one["row"] for one in rows] == ["attack"] * 4 + ["null"]
+    assert "no truth is known" in capsys.readouterr().out
+    saved.write_bytes(b"something else")
+    assert cli.main(["audit", "run", "--view", str(saved)]) == 1
+    assert "not a recorded view" in capsys.readouterr().err
