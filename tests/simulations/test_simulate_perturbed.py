@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.errors import AbortReason, ParameterError
+from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.cli import main
 from veilsum.roles.config import FederationConfig, party_names
@@ -106,6 +107,8 @@ def test_an_offset_too_large_for_the_network_is_lowered_and_the_round_repeated()
     """With the published alpha, gamma 20 leaves no digit on this network; the model waits until some are left."""
     result = simulate(config("perturbed", alpha="sum", gamma=20.0, rounds=2, max_attempts=8))
     assert result.failed is None
+    reasons = {failure.reason for name, failure in result.recorder.failures if name == SERVER}
+    assert reasons == {AbortReason.PRECISION_LOST}
     noise = result.federation.noise
     assert noise is not None
     assert noise.settings.gamma < 20.0
