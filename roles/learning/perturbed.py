@@ -7,6 +7,7 @@ true, and the server pools the clients' moments into new ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from veilsum.protocol.perturbation.client import (
 from veilsum.protocol.perturbation.exchange import ClientExchange, ExchangeAnswer, conclude
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.layout import Terms, term_sizes
+from veilsum.protocol.perturbation.losses import mean_loss
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.public import PublicNoise
 from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode, NoiseSettings
@@ -82,7 +84,24 @@ def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
     settings = read_settings(config.parameters(1).options, loss)
     plan = trace_model(task, config.seed)
     settings.require_fits(plan)
+    _require_same_loss(task, plan, settings)
     return TaskNoise(plan, settings)
+
+
+def _require_same_loss(task: Task, plan: Plan, settings: NoiseSettings) -> None:
+    """Recovery expands one of two losses; a task that trains another would silently train on the wrong gradient."""
+    few = np.arange(min(4, len(task.train)))
+    _, targets = Feed(task.train, torch.device("cpu")).batch(few)
+    outputs = torch.linspace(-1.0, 1.0, few.size * plan.head.outputs).reshape(few.size, -1)
+    values = targets if settings.loss == "ce" else as_values(targets, outputs)
+    own, expanded = float(task.loss(outputs, targets)), float(mean_loss(outputs, values, settings.loss))
+    if not math.isclose(own, expanded, rel_tol=1e-4, abs_tol=1e-6):
+        raise ParameterError(
+            [
+                f"the task's loss is not the {settings.loss} that can be recovered ({own:g}, not {expanded:g}): "
+                "see specs/perturbation.md for both"
+            ]
+        )
 
 
 def trace_model(task: Task, seed: int) -> Plan:

@@ -114,6 +114,14 @@ def test_an_offset_too_large_for_the_network_is_lowered_and_the_round_repeated()
     assert noise.settings.gamma < 20.0
 
 
+def test_the_published_exchange_overflows_by_name_and_the_model_stays_as_it_was() -> None:
+    result = simulate(config("perturbed", loss="ce", ce_exchange="printed", gamma=1000.0, rounds=1))
+    assert result.failed is not None
+    assert not result.rounds
+    told = [failure.detail for name, failure in result.recorder.failures if name != SERVER]
+    assert told and all("use the log exchange or a smaller gamma" in text for text in told)
+
+
 def sigmoid_task(options: TaskOptions) -> object:
     """Digits with a network that no factor can pass."""
     import dataclasses

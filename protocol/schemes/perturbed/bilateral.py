@@ -97,7 +97,7 @@ class BilateralServer(MaskedServer):
     def _not_answered(self, error: ProtocolError, now: float) -> list[Event]:
         if self.phase not in _ANSWERING:
             return []
-        return self.fail("work", _S.CLOSED, failure_of(error))
+        return self.fail("work", _S.CLOSED, self._disguising.failure(error))
 
     def _make_model(self, mean: Reals, liars: tuple[PartyId, ...]) -> Opened:
         before = self._desk.model

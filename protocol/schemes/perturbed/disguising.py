@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +12,7 @@ from veilsum.protocol.events import Event, Send, WorkRequested
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.messages import Stamp
 from veilsum.protocol.noise import Answer, Disguise, ServerNoise
-from veilsum.protocol.perturbation.errors import PrecisionLost
+from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost
 from veilsum.protocol.rounds import Failed, ServerDesk, failure_of, require_absent
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxAnswer, SoftmaxQuestion
 from veilsum.protocol.session import RoundOpened, hash_model
@@ -86,8 +87,8 @@ class Disguising:
         return [Send(receiver, SoftmaxAnswer(stamp, answer))] if still_open() else []
 
     def failure(self, error: ProtocolError) -> Failed:
-        """What a failed recovery means; the next attempt's noise is smaller if this one's was too large."""
-        if not isinstance(error, PrecisionLost):
+        """What a failed answer or recovery means; the next attempt has less noise if this one had too much."""
+        if not isinstance(error, PrecisionLost | ExchangeOverflow):
             return failure_of(error)
-        self.noise.adapt(error.condition)
+        self.noise.adapt(error.condition if isinstance(error, PrecisionLost) else math.inf)
         return Failed(AbortReason.PRECISION_LOST, detail=str(error))

@@ -89,7 +89,7 @@ class PerturbedServer(RoundMachine):
     def _not_answered(self, error: ProtocolError, now: float) -> list[Event]:
         if self.phase is not _P.COLLECTING:
             return []
-        return self.fail("work", _P.CLOSED, failure_of(error))
+        return self.fail("work", _P.CLOSED, self._disguising.failure(error))
 
     @handles(PerturbedTerms)
     def collect(self, sender: PartyId, message: PerturbedTerms, now: float) -> list[Event]:

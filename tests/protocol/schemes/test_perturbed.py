@@ -12,8 +12,9 @@ from veilsum.protocol.errors import AbortReason, RemoteProtocolError
 from veilsum.protocol.events import LocalResult, Model, RoundFailed, RunFailed, RunFinished, Warned
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
-from veilsum.protocol.noise import Reals, Recovered
-from veilsum.protocol.perturbation.errors import PrecisionLost
+from veilsum.protocol.noise import Answer, Question, Reals, Recovered
+from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost
+from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.messages import (
     NoiseAnnounced,
     PerturbedTerms,
@@ -22,7 +23,7 @@ from veilsum.protocol.schemes.perturbed.messages import (
 )
 from veilsum.protocol.session import Farewell, RoundClosed, RoundOpened, hash_model
 from veilsum.simulations.testing import InFlight, Table, check_invariants
-from veilsum.simulations.testing.noise import TableDisguise
+from veilsum.simulations.testing.noise import TableDisguise, TableServerNoise
 
 P1 = PartyId("p1")
 BOTH = pytest.mark.parametrize("scheme", ["perturbed", "bilateral"])
@@ -199,6 +200,34 @@ def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch
     assert "25" in failures[0].detail
     (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
     assert commit.attempt == 1
+    check_invariants(table)
+
+
+@BOTH
+def test_an_answer_that_overflows_ends_the_attempt_and_the_next_has_less_noise(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truly, calls, adapted = TableDisguise.answer, [], []
+
+    def answer(self: TableDisguise, question: Question, random: RandomBytes) -> Answer:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ExchangeOverflow(50.0, 36.0)
+        return truly(self, question, random)
+
+    monkeypatch.setattr(TableDisguise, "answer", answer)
+    monkeypatch.setattr(TableServerNoise, "adapt", lambda self, condition: adapted.append(condition))
+    table = Table.build(scheme, 4, rounds=1)
+    table.start()
+    table.run()
+    failures = [
+        one.event
+        for one in table.journal.entries
+        if one.party == SERVER and isinstance(one.event, RoundFailed)
+    ]
+    assert [failure.reason for failure in failures] == [AbortReason.PRECISION_LOST]
+    assert adapted[0] == np.inf
+    assert table.server.rounds_done == 1
     check_invariants(table)
 
 

@@ -1,0 +1,250 @@
+"""A party's work on a disguised model with torch, the server's noise, and models that predict without true weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.noise import Answer, Question
+from veilsum.protocol.perturbation.errors import UnsupportedModel
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.learning import loop
+from veilsum.roles.learning.disguise import LARGEST_ADAPTED_GAMMA, DisguisingServer
+from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.modelfiles import layout_of, save_model
+from veilsum.roles.learning.perturbed import PerturbedLearner, TaskNoise, trace_task
+from veilsum.roles.learning.protected import Predictor, protect_for_task
+from veilsum.roles.learning.supervised import SupervisedTask
+from veilsum.roles.learning.task import TaskOptions, load_task
+from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.vectors import VectorsTask
+
+RANDOM = SeededEntropy(5).for_party("server")
+GRADIENT = TrainingOptions(payload="gradient", learning_rate=0.3, device="cpu")
+
+
+def batchnorm_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(64, 6),
+        nn.BatchNorm1d(6),
+        nn.ReLU(),
+        nn.Linear(6, 10),
+    )
+
+
+def digits(network: Callable[[], nn.Module] | None = None, samples: int | None = None) -> SupervisedTask:
+    task = load_task("digits", TaskOptions(loss="mse"))
+    assert isinstance(task, SupervisedTask)
+    if network is not None:
+        task = replace(task, network=network)
+    if samples is not None:
+        task = replace(task, train=task.train.take(np.arange(samples)))
+    return task
+
+
+def noise_for(task: SupervisedTask, **settings: Any) -> TaskNoise:
+    return trace_task(FederationConfig(scheme="perturbed", **settings), task)
+
+
+def client(task: SupervisedTask, noise: TaskNoise, index: int = 0, parties: int = 1) -> PerturbedLearner:
+    learner = make_learner(task, index, parties, "iid", GRADIENT, 0, noise=noise)
+    assert isinstance(learner, PerturbedLearner)
+    return learner
+
+
+def recovered_mean(task: SupervisedTask, noise: TaskNoise, parties: int) -> np.ndarray:
+    """One round without messages: the mean payload that the server recovers from all parties."""
+    server = DisguisingServer(noise, GRADIENT)
+    clients = [client(task, noise, index, parties) for index in range(parties)]
+    disguise = server.disguise(clients[0].initial_model(), 0, RANDOM)
+    total, samples = np.zeros(sum(noise.terms.values())), 0
+    for one in clients:
+        one.require_public(disguise.public)
+        asked, answer = None, None
+        if noise.asks:
+            asked = one.ask(disguise.model, disguise.public, 0, RANDOM)
+            disguise.require_question(asked.question)
+            answer = disguise.answer(asked.question, RANDOM)
+        result = one.compute(disguise.model, disguise.public, 0, asked, answer)
+        total += result.payload.astype(np.float64) * result.samples
+        samples += result.samples
+    return disguise.recover(total / samples).mean
+
+
+def plain_mean(task: SupervisedTask, parties: int) -> np.ndarray:
+    learners = [make_learner(task, index, parties, "iid", GRADIENT, 0) for index in range(parties)]
+    updates = [learner.train(learner.initial_model(), 0) for learner in learners]
+    samples = sum(update.samples for update in updates)
+    return sum(update.payload.astype(np.float64) * update.samples for update in updates) / samples
+
+
+def relative(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize("loss", ["mse", "ce"])
+@pytest.mark.parametrize("chunk", [1024, 50])
+def test_the_server_recovers_the_mean_gradient_also_of_batches_worked_on_in_chunks(
+    loss: Any, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHUNK", chunk)
+    task = replace(digits(samples=300), objective=loss)
+    noise = noise_for(task, groups=3)
+    assert relative(recovered_mean(task, noise, 2), plain_mean(task, 2)) < 1e-5
+
+
+def test_one_output_is_recovered_with_the_squared_error_and_refused_with_cross_entropy() -> None:
+    task = load_task("synthetic-regression", TaskOptions())
+    assert isinstance(task, SupervisedTask)
+    assert relative(recovered_mean(task, noise_for(task), 2), plain_mean(task, 2)) < 1e-5
+    binary = digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 1)))
+    with pytest.raises(ParameterError, match="at least two outputs"):
+        noise_for(replace(binary, objective="ce"))
+
+
+def test_running_statistics_come_back_pooled_over_clients_beside_the_exact_gradient() -> None:
+    task = digits(batchnorm_network, samples=240)
+    noise = noise_for(task)
+    found, plain = recovered_mean(task, noise, 2), plain_mean(task, 2)
+    size = noise.plan.size
+    assert relative(found[:size], plain[:size]) < 1e-4
+    means, variances = slice(size, size + 6), slice(size + 6, size + 12)
+    assert relative(found[means], plain[means]) < 1e-4
+    # (old - new) / rate: pooled variances also count how far the clients' means lie apart.
+    assert (found[variances] <= plain[variances] + 1e-4).all()
+    assert relative(found[variances], plain[variances]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mode": "scale"}, AbortReason.WRONG_CONFIG),
+        ({"loss": "ce"}, AbortReason.WRONG_CONFIG),
+        ({"plan_digest": bytes(32)}, AbortReason.WRONG_MODEL),
+        ({"partition": np.zeros(10, dtype="<u4")}, AbortReason.WRONG_CONFIG),
+        ({"partition": np.zeros(9, dtype="<u4")}, AbortReason.BAD_VECTOR),
+        ({"partition": np.zeros(10, dtype="<f8")}, AbortReason.BAD_VECTOR),
+        ({"directions": np.full(10, np.nan)}, AbortReason.BAD_VECTOR),
+    ],
+)
+def test_a_client_refuses_noise_of_another_kind_model_or_shape(
+    change: dict[str, Any], reason: AbortReason
+) -> None:
+    task = digits(samples=30)
+    noise = noise_for(task, groups=2)
+    public = DisguisingServer(noise, GRADIENT).disguise(client(task, noise).initial_model(), 0, RANDOM).public
+    client(task, noise).require_public(public)
+    with pytest.raises(Rejection) as caught:
+        client(task, noise).require_public(replace(public, **change))
+    assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question(bytes(16), np.zeros(0), np.zeros(0)),
+        Question(bytes(16), np.zeros(19), np.zeros(2)),
+        Question(bytes(16), np.full(20, np.inf), np.zeros(2)),
+        Question(bytes(16), np.zeros(20, dtype="<f4"), np.zeros(2)),
+    ],
+)
+def test_the_server_refuses_questions_about_no_samples_or_of_a_wrong_shape(question: Question) -> None:
+    task = replace(digits(samples=30), objective="ce")
+    noise = noise_for(task)
+    disguise = DisguisingServer(noise, GRADIENT).disguise(client(task, noise).initial_model(), 0, RANDOM)
+    with pytest.raises(Rejection) as caught:
+        disguise.require_question(question)
+    assert caught.value.reason is AbortReason.BAD_VECTOR
+
+
+def test_a_client_refuses_an_answer_of_another_length() -> None:
+    task = replace(digits(samples=30), objective="ce")
+    noise = noise_for(task)
+    party = client(task, noise)
+    disguise = DisguisingServer(noise, GRADIENT).disguise(party.initial_model(), 0, RANDOM)
+    asked = party.ask(disguise.model, disguise.public, 0, RANDOM)
+    short = Answer(disguise.public.key_id, np.zeros(10), np.zeros(10), np.zeros(1))
+    with pytest.raises(Rejection) as caught:
+        party.compute(disguise.model, disguise.public, 0, asked, short)
+    assert caught.value.reason is AbortReason.BAD_VECTOR
+
+
+def test_gamma_follows_the_condition_number_and_stays_below_what_the_words_cover() -> None:
+    server = DisguisingServer(noise_for(digits(samples=30)), GRADIENT)
+    server.adapt(1e6)
+    assert server.settings.gamma == 0.25
+    for _ in range(50):
+        server.adapt(1.0)
+    assert server.settings.gamma == LARGEST_ADAPTED_GAMMA
+
+
+def test_every_attempt_is_disguised_anew() -> None:
+    task = digits(samples=30)
+    noise = noise_for(task)
+    server, model = DisguisingServer(noise, GRADIENT), client(task, noise).initial_model()
+    disguises = [server.disguise(model, 0, RANDOM) for _ in range(2)]
+    keys = {one.public.key_id for one in disguises}
+    models = {hashlib.sha256(one.model.tobytes()).digest() for one in disguises}
+    assert len(keys) == len(models) == 2
+
+
+def test_the_leak_and_every_parameter_sent_in_clear_are_named() -> None:
+    texts = list(noise_for(digits(batchnorm_network, samples=30)).warnings())
+    assert "least squares" in texts[0]
+    assert "1.weight" in texts[-1]
+
+
+def test_tasks_without_a_model_or_a_known_loss_are_refused() -> None:
+    config = FederationConfig(scheme="perturbed", task="vectors:5")
+    with pytest.raises(LocalProtocolError, match="no model to disguise"):
+        trace_task(config, VectorsTask(5))
+    with pytest.raises(ParameterError, match="set loss"):
+        trace_task(config, replace(digits(samples=30), objective=None))
+
+
+class Doubled(SupervisedTask):
+    """A task whose loss is twice the usual one."""
+
+    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return 2 * super().loss(outputs, targets)
+
+
+def test_a_task_that_trains_another_loss_than_it_says_is_refused() -> None:
+    task = digits(samples=30)
+    with pytest.raises(ParameterError, match="not the mse that can be recovered"):
+        noise_for(Doubled(task.train, task.test, task.network, task.objective))
+
+
+@pytest.mark.parametrize("network", [None, batchnorm_network])
+def test_a_protected_file_holds_other_weights_and_predicts_the_same_labels_on_the_whole_test_set(
+    network: Callable[[], nn.Module] | None, tmp_path: Path
+) -> None:
+    task = digits(network)
+    model = make_learner(task, 0, 1, "iid", GRADIENT, 0).initial_model()
+    protected = protect_for_task(task, model, 0, RANDOM)
+    path = tmp_path / "protected.safetensors"
+    save_model(path, protected, layout_of(task))
+    found, true = Predictor.load(path, task).outputs(task.test), Predictor(task, model).outputs(task.test)
+    assert (found.argmax(axis=1) == true.argmax(axis=1)).all()
+    assert np.abs(found - true).max() < 1e-4
+    assert not np.allclose(protected, model, rtol=0.01)
+
+
+def test_what_cannot_be_protected_is_refused_by_name() -> None:
+    gelu = digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.GELU(), nn.Linear(4, 10)))
+    model = make_learner(gelu, 0, 1, "iid", GRADIENT, 0).initial_model()
+    with pytest.raises(UnsupportedModel, match="GELU"):
+        protect_for_task(gelu, model, 0, RANDOM)
+    with pytest.raises(LocalProtocolError, match="no model to protect"):
+        protect_for_task(VectorsTask(5), np.zeros(5, dtype=np.float32), 0, RANDOM)
