@@ -39,6 +39,7 @@ bench: $(READY) ## cost against limits; figures also in bench/*.json
 	$(VENV)/bin/veilsum bench rounds --scheme ampc --parties 10 --dim 1000000 --bits 64 --json bench/ampc-10.json
 
 docs: $(READY) ## regenerate what is generated in specs/
+	$(PYTHON) -m veilsum.simulations.docs specs
 	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(PYTHON) "$$maker" || exit 1; done
 
 clean: ## remove everything make made

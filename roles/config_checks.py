@@ -6,7 +6,6 @@ remaining questions can still be asked. Whoever corrects a file then corrects it
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -29,6 +28,7 @@ from veilsum.protocol.parameters import (
 from veilsum.protocol.schemes.interface import Scheme, find_scheme
 from veilsum.protocol.schemes.perturbed.options import noise_options
 from veilsum.protocol.threat import Threat
+from veilsum.roles.usercode import import_named
 
 if TYPE_CHECKING:
     from veilsum.roles.config import FederationConfig
@@ -70,7 +70,7 @@ def load_scheme(name: str) -> Scheme:
     module, colon, registered = name.rpartition(":")
     if colon:
         try:
-            importlib.import_module(module)
+            import_named(module)
         except (ImportError, ValueError) as error:
             raise ParameterError(
                 [f"scheme {name!r}: module {module!r} cannot be imported ({error}); is it on PYTHONPATH?"]

@@ -44,6 +44,7 @@ ORGANISER = "organiser"
 def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool = True) -> SignedRoster:
     """Write a complete federation into a new or empty folder; without keys, its parties enrol later."""
     require_usable_folder(folder)
+    config.require_workable()
     config = replace(config.with_weight_limit(), min_parties=config.cohort_floor)
     if config.broker_tls and config.broker_ca is None:
         config = replace(config, broker_ca=f"{BROKER_FOLDER}/{AUTHORITY}")

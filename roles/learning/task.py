@@ -11,7 +11,6 @@ among the parties (with the split `own`: the party's own data); `test` is what e
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.learning.vectors import VectorsTask
+from veilsum.roles.usercode import import_named
 
 if TYPE_CHECKING:
     import torch
@@ -139,7 +139,7 @@ def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:
 def _make(name: str, path: str, options: TaskOptions) -> Task:
     module_name, _, function_name = path.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = import_named(module_name)
     except ImportError as error:
         raise LocalProtocolError(
             f"task {name!r}: module {module_name} cannot be imported ({error}); is it installed "

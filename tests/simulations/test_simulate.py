@@ -211,6 +211,16 @@ def test_bad_requests_exit_with_2_before_any_message(
     assert says in capsys.readouterr().err
 
 
+def test_a_scheme_from_outside_the_package_is_simulated_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module in the current folder registers its scheme and gets the command, faults and losses for free."""
+    monkeypatch.chdir(repository)
+    words = "simulate --scheme tests.simulations.example_scheme:ballot --task vectors:9 --rounds 2"
+    assert main([*words.split(), "--faults", ROUGH]) == 0
+    assert "bit for bit" in capsys.readouterr().out
+
+
 def test_bad_faults_are_refused_in_python_too() -> None:
     with pytest.raises(BadSetting):
         simulate(vectors("plain"), faults="explode=1")
