@@ -23,10 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed
 from veilsum.roles.learning.vectorize import layout, load_vector
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit as AttackDoesNotFit
 from veilsum.simulations.attacks.targets import Target, config_of
 
 Stopped = Literal["converged", "budget", "time", "diverged"]
@@ -47,10 +47,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-class AttackDoesNotFit(LocalProtocolError):
-    """The view holds nothing that this attack can work on; the text says what is missing."""
 
 
 @dataclass(frozen=True)

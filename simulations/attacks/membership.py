@@ -25,6 +25,7 @@ from veilsum.simulations.metrics import Reals, best_threshold
 from veilsum.simulations.views import PublicFacts
 
 _PIXEL_MAX = 255
+_MOST_EPOCHS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +91,8 @@ def attack_network(exposed: Exposed, suspects: Suspects, epochs: int, seed: int)
         truth = torch.cat([torch.ones(len(features[0])), torch.zeros(len(features[1]))])
         centre, spread = known.mean(dim=0), known.std(dim=0).clamp_min(1e-6)
         network = _network(known.shape[1])
-        optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
-        for _ in range(epochs):
+        optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.1)
+        for _ in range(min(epochs, _MOST_EPOCHS)):
             for batch in torch.split(torch.randperm(len(known)), 64):
                 scores = network((known[batch] - centre) / spread).squeeze(1)
                 loss = functional.binary_cross_entropy_with_logits(scores, truth[batch])
@@ -110,7 +111,8 @@ def _features(exposed: Exposed, samples: Samples) -> torch.Tensor:
     labels = torch.from_numpy(samples.targets)
     one_hot = functional.one_hot(labels, exposed.classes).to(torch.float32)
     loss = functional.cross_entropy(logits, labels, reduction="none")[:, None]
-    return torch.cat([logits.sort(dim=1, descending=True).values, logits, one_hot, loss], dim=1)
+    own = logits.gather(1, labels[:, None])
+    return torch.cat([logits.sort(dim=1, descending=True).values, own, one_hot, loss], dim=1)
 
 
 def _network(inputs: int) -> nn.Sequential:

@@ -31,6 +31,7 @@ from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.session import Farewell, RoundOpened
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.learning.seeds import generator
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.views import PublicFacts, View
 
 Vector = NDArray[np.floating[Any]]
@@ -65,6 +66,7 @@ def config_of(facts: PublicFacts) -> FederationConfig:
 
 def gradients_in(view: View, images_per_party: int) -> list[Target]:
     """Everything in the view that can be read as a gradient; empty if there is nothing of the kind."""
+    _require_batch(view, images_per_party)
     reader = _Reader(view, images_per_party)
     found: list[Target] = []
     for round_ in view.rounds:
@@ -72,6 +74,14 @@ def gradients_in(view: View, images_per_party: int) -> list[Target]:
             found += reader.uploads(round_)
         found += reader.sums(round_)
     return found
+
+
+def _require_batch(view: View, images: int) -> None:
+    """Refuse to look for more images than the view says there were."""
+    counts = {message.samples for _, message in view.received(PlainUpdate)}
+    counts |= {one.samples for one in view.own_updates}
+    if counts and images > max(counts):
+        raise AttackDoesNotFit(f"an update of this view stands for {max(counts)} samples, not for {images}")
 
 
 def as_noise(target: Target, seed: int) -> Target:

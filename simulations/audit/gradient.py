@@ -28,8 +28,8 @@ def gradient_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The rows of one request; `steps` is told before each attack on a target."""
     played = list(request.stages())
     targets = [(target, one) for one in played for target in targets_of(request, one)]
-    # Reference rows attack as many uploads three times over: undefended, null and oracle.
-    steps.expect(len(targets) + (3 * request.parties * len(played) if request.references else 0))
+    # Reference rows attack all uploads undefended, and half of them as null and as oracle.
+    steps.expect(len(targets) + (2 * request.parties * len(played) if request.references else 0))
     yield from attack_rows(request, targets, "attack", steps)
     if request.references:
         yield from reference_rows(request, played, steps)
@@ -40,8 +40,9 @@ def reference_rows(request: Request, played: Sequence[Played], steps: Steps) -> 
         plain = request.undefended
         bare = [(target, one) for one in plain.stages() for target in targets_of(plain, one)]
         yield from attack_rows(plain, bare, "undefended", steps)
-    clean = [(target, one) for one in played for target in clean_targets(request, one)]
-    noise = [(as_noise(target, request.seed), one) for target, one in clean[: max(2, request.parties // 2)]]
+    half = max(2, request.parties // 2)
+    clean = [(target, one) for one in played for target in clean_targets(request, one)[:half]]
+    noise = [(as_noise(target, request.seed), one) for target, one in clean[:half]]
     yield from attack_rows(request, noise, "null", steps)
     yield from attack_rows(request, clean, "oracle", steps)
 

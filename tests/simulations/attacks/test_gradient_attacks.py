@@ -149,3 +149,14 @@ def test_a_gradient_that_is_not_a_number_is_reported_not_raised(played: Stage) -
     found = idlg(broken, Budget(10, 1, 30.0), 7)
     assert found.stopped == "diverged"
     assert np.isfinite(found.images).all()
+
+
+def test_more_images_than_an_update_stands_for_are_refused(played: Stage) -> None:
+    with pytest.raises(AttackDoesNotFit, match="stands for 1 samples, not for 4"):
+        gradients_in(played("plain").view("server"), 4)
+
+
+def test_a_client_of_a_disguising_scheme_forms_no_gradient_and_the_server_the_mean(played: Stage) -> None:
+    stage = played("perturbed")
+    assert gradients_in(stage.view("client"), 1) == []
+    assert [one.kind for one in gradients_in(stage.view("server"), 1)] == ["aggregate"]
