@@ -28,8 +28,8 @@ LOGS_FOLDER = "logs"
 STOP_WITHIN_S = 10.0
 BROKER_WITHIN_S = 20.0
 RESTART_BROKER_S = 1.0
-AFTER_SERVER_S = 30.0
-"""How long parties may take to end after the server has ended."""
+AFTER_END_S = 20.0
+"""How long parties may take to end after the server, and the server after too many parties, have ended."""
 _LONGEST_LINE = 1 << 20
 
 
@@ -78,6 +78,12 @@ class Outcome:
             return 130
         return 0 if self.server.code == 0 else 1
 
+    @property
+    def last_words(self) -> str:
+        """What somebody said who ended before it could tell facts; the server first, and never the broker."""
+        roles = (self.server, *(child for name, child in self.children.items() if name != BROKER))
+        return next((child.last_words for child in roles if child.last_words), "")
+
     def facts(self, fact: str, who: str | None = None) -> Iterator[Mapping[str, Any]]:
         for name, child in self.children.items():
             if who is None or who == name:
@@ -113,21 +119,30 @@ class Launch:
     async def _wait(self, stop: asyncio.Event) -> bool:
         """Whether somebody stopped us before the server had ended."""
         stopped = asyncio.create_task(stop.wait())
-        parties = [child for name, child in self._children.items() if name not in (SERVER, BROKER)]
+        server = asyncio.create_task(self._children[SERVER].process.wait())
+        deserted = asyncio.create_task(self._wait_for_parties(self.loaded.config.cohort_floor))
+        gone = asyncio.create_task(self._wait_for_parties(1))
         try:
-            server = asyncio.create_task(self._children[SERVER].process.wait())
-            await asyncio.wait((server, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not server.done():
-                server.cancel()
-                return True
-            others = asyncio.gather(*(child.process.wait() for child in parties))
-            await asyncio.wait((others, stopped), timeout=AFTER_SERVER_S, return_when=asyncio.FIRST_COMPLETED)
-            others.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await others
-            return False
+            await asyncio.wait((server, stopped, deserted), return_when=asyncio.FIRST_COMPLETED)
+            if not stopped.done():
+                # Whoever is left needs a moment to hear of the end, or to notice that the others are gone.
+                left = gone if server.done() else server
+                await asyncio.wait((left, stopped), timeout=AFTER_END_S, return_when=asyncio.FIRST_COMPLETED)
+            return stopped.done() and not server.done()
         finally:
-            stopped.cancel()
+            for task in (stopped, server, deserted, gone):
+                task.cancel()
+
+    async def _wait_for_parties(self, enough: int) -> None:
+        """Return when fewer than `enough` parties are still running."""
+        parties = [child for name, child in self._children.items() if name not in (SERVER, BROKER)]
+        waiting = {asyncio.create_task(child.process.wait()) for child in parties}
+        try:
+            while len(waiting) >= enough:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
 
     async def _start_broker(self) -> None:
         child = await self._start(BROKER, ["broker", str(self.loaded.folder)])

@@ -157,7 +157,7 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
     if figures["lost"]:
         lines.append(f"lost          {', '.join(figures['lost'])}")
     if figures["aborted"]:
-        why = figures["abort_reason"] or outcome.server.last_words or "the server ended"
+        why = figures["abort_reason"] or outcome.last_words or "the server ended"
         lines.append(
             f"the run failed: {why}" + (f": {figures['abort_detail']}" if figures["abort_detail"] else "")
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,10 +87,24 @@ def test_a_launched_federation_gives_the_model_of_the_simulated_one_and_leaves_n
 
 
 @pytest.mark.long
+def test_a_launch_whose_parties_cannot_start_ends_with_what_they_said(tmp_path: Path) -> None:
+    """Two of three key folders are missing: no waiting for the server's patience, and a reason."""
+    folder = tmp_path / "fed"
+    make_federation(folder, "masked", 3, patience_s=3000.0)
+    for name in ("p1", "p3"):
+        shutil.rmtree(folder / "keys" / name)
+    launched = run("launch", str(folder))
+    assert launched.returncode == 1
+    assert "p1" in launched.stdout
+    assert "does not exist" in launched.stdout
+    assert not processes_of(folder)
+
+
+@pytest.mark.long
 def test_an_interrupted_launch_stops_everything_and_can_go_on(tmp_path: Path) -> None:
     """Ctrl-C exits with 130 and leaves no process; status showed the parties; --resume finishes the run."""
     folder = tmp_path / "fed"
-    make_federation(folder, "masked", 3, rounds=500)
+    make_federation(folder, "plain", 3, rounds=500)
     command = [sys.executable, "-m", "veilsum", "launch", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log = folder / "logs" / "server.log"
