@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,15 @@ from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.learner import Learner
 from veilsum.roles.learning.defences.parse import parse_defence
-from veilsum.roles.learning.disguise import DisguisingServer
 from veilsum.roles.learning.factory import Defended, make_learner
-from veilsum.roles.learning.perturbed import PerturbedLearner, trace_task
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.machines import Noise, Rules
 from veilsum.simulations.keypool import simulation_rsa_key
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.disguise import DisguisingServer
+    from veilsum.roles.learning.perturbed import PerturbedLearner
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,13 @@ class Federation:
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
         entropy = SeededEntropy(config.seed)
-        noise = trace_task(config, task) if scheme.perturbs else None
+        noise, disguising = None, None
+        if scheme.perturbs:
+            from veilsum.roles.learning.disguise import DisguisingServer
+            from veilsum.roles.learning.perturbed import trace_task
+
+            noise = trace_task(config, task)
+            disguising = DisguisingServer(noise, config.training_options())
         learners: dict[PartyId, Learner] = {
             name: make_learner(
                 task,
@@ -83,7 +91,7 @@ class Federation:
             learners=learners,
             initial_model=model,
             entropy=entropy,
-            noise=None if noise is None else DisguisingServer(noise, config.training_options()),
+            noise=disguising,
         )
 
     def defence_notes(self) -> Iterator[str]:
@@ -113,7 +121,7 @@ class Federation:
         random = self.entropy.for_party(f"{name}/{durable.life}")
         noise: Noise = None
         if self.noise is not None:
-            noise = self.noise if name == SERVER else cast(PerturbedLearner, self.learners[name])
+            noise = self.noise if name == SERVER else cast("PerturbedLearner", self.learners[name])
         return self.rules.machine(self.identities[name], durable, random, noise)
 
     def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:

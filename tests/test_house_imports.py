@@ -102,3 +102,12 @@ def test_everything_but_learning_perturbation_and_simulations_loads_without_torc
 
 def test_the_package_itself_loads_neither_torch_nor_numpy() -> None:
     assert not {"torch", "numpy"} & loaded_after("import veilsum")
+
+
+def test_a_simulation_without_training_loads_no_torch() -> None:
+    code = (
+        "from veilsum.roles.config import FederationConfig\n"
+        "from veilsum.simulations.simulate import simulate\n"
+        "simulate(FederationConfig(scheme='masked', task='vectors:5', rounds=1))"
+    )
+    assert "torch" not in loaded_after(code)
