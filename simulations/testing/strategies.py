@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.fixedpoint import plan
 from veilsum.protocol.graph import Edge
 from veilsum.protocol.graph_policy import GraphKind, GraphPolicy
 from veilsum.protocol.identifiers import PartyId
@@ -86,6 +85,8 @@ def table_settings(draw: st.DrawFn, scheme: str, *, least: int = 3, most: int = 
     for name, fallback in (("bias", Bias.OWN), ("schedule", Schedule.FEDAVG)):
         if not _workable(scheme, len(parties), bits, settings):
             settings[name] = fallback
+    if not _workable(scheme, len(parties), bits, settings):
+        bits = 64
     if draw(st.booleans()):
         settings["graph"] = draw(graph_policies(parties))
     return {"parties": parties, "bits": bits, "seed": draw(st.integers(0, 2**16)), **settings}
@@ -93,8 +94,9 @@ def table_settings(draw: st.DrawFn, scheme: str, *, least: int = 3, most: int = 
 
 def _workable(scheme: str, parties: int, bits: int, settings: dict[str, Any]) -> bool:
     try:
-        parameters = Parameters(scheme, plan(parties, MAX_WEIGHT, CLIP, bits).encoding, 1, **settings)
-        require_workable(find_scheme(scheme), parameters)
+        found = find_scheme(scheme)
+        encoding = found.plan_numbers(parties, MAX_WEIGHT, CLIP, bits, {})
+        require_workable(found, Parameters(scheme, encoding, 1, **settings))
     except ParameterError:
         return False
     return True

@@ -33,7 +33,7 @@ from veilsum.simulations.testing import (
 )
 from veilsum.simulations.testing.journal import Entry, KeyUse
 
-SCHEMES = ["plain", "masked", "mpc", "ampc", example_scheme.Ballot.name]
+SCHEMES = ["plain", "masked", "mpc", "ampc", "perturbed", "bilateral", example_scheme.Ballot.name]
 ALL = ("p0", "p1", "p2", "p3")
 
 
