@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.simulations.attacks.targets import gradients_in
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows import Row
 from veilsum.simulations.audit.scales import Scale
+from veilsum.simulations.audit.verdicts import NO_ATTACK
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
 DEFENCES = (
@@ -43,6 +48,28 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
     if scale.heavy:
         found += [request("plain", "server", name) for name in ("generative", "gmi") if name in ATTACKS]
     return found
+
+
+def broker_rows(request: Request) -> Iterator[Row]:
+    """That no attack fits the broker's view, checked for every scheme."""
+    for scheme in SCHEMES:
+        view = next(replace(request, scheme=scheme).stages()).view("broker")
+        opened = [one for one in view.messages if one.message is not None]
+        if opened or gradients_in(view, request.images) or view.results:
+            raise LocalProtocolError(f"the broker's view under {scheme} holds more than envelopes")
+        yield Row(
+            scheme=scheme,
+            defence="none",
+            adversary="broker",
+            attack=NO_ATTACK,
+            knowledge="L0",
+            row="attack",
+            target=f"{len(view.messages)} envelopes",
+            n=0,
+            cpu_s=0.0,
+            note="who talks when, and how much",
+            threat=repr(view),
+        )
 
 
 def left_out(scale: Scale) -> Iterator[str]:

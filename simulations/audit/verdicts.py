@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from veilsum.simulations.audit.rows import Row
 
+NO_ATTACK = "none fits"
 LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
-_REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED = 0.9, 0.1, 0.3, 1e-6
+_REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED = 0.9, 0.2, 0.3, 1e-6
+_SUMS = ("aggregate", "others")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ def _worst(cell: tuple[str, str, str], attacks: Sequence[Row], rows: Sequence[Ro
 
 def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
     """A word for one attack, from its own row and the null and oracle rows beside it."""
+    if row.attack == NO_ATTACK:
+        return HOLDS, row.note
     by = f"{row.attack} ({row.knowledge})"
     if row.ssim is not None:
         return _judge_images(row, rows, by)
@@ -93,15 +97,15 @@ def _beside(row: Row, rows: Sequence[Row], kind: str) -> float | None:
 
 def warnings(rows: Sequence[Row]) -> Iterator[str]:
     """What a reader must not miss."""
-    for row in rows:
-        if row.row != "attack" or row.ssim is None:
-            continue
-        summed = not row.target.startswith("one upload")
-        if summed and row.ssim >= _REBUILT:
-            yield (
-                f"{row.scheme}, {row.adversary}: the {row.target} gave images back at SSIM {row.ssim:.2f}. "
-                "Aggregation of few is not privacy: use more parties, more images and more local steps"
-            )
-    small = [row.n for row in rows if row.row == "attack"]
-    if small and max(small) < 50:
-        yield f"n is at most {max(small)}: read the confidence intervals, and use --scale full before any claim"
+    images = [row for row in rows if row.row == "attack" and row.ssim is not None]
+    opened = [row for row in images if row.target.startswith(_SUMS) and (row.ssim or 0) >= _REBUILT]
+    if opened:
+        who = ", ".join(dict.fromkeys(f"{row.scheme}/{row.adversary}" for row in opened))
+        least = min(row.ssim or 0 for row in opened)
+        yield (
+            f"{who}: the {opened[0].target}, gave the images back at SSIM {least:.2f} or more. Aggregation of few is "
+            "not privacy: use more parties, more images and more local steps"
+        )
+    if images and max(row.n for row in images) < 50:
+        most = max(row.n for row in images)
+        yield f"n is at most {most} images: read the confidence intervals, and use --scale full before any claim"

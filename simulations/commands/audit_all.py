@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.output import Table
-    from veilsum.simulations.audit.everything import SCHEMES, all_requests, left_out
+    from veilsum.simulations.audit.everything import SCHEMES, all_requests, broker_rows, left_out
     from veilsum.simulations.audit.markdown import figures, replace_figures, require_marks
     from veilsum.simulations.audit.models import hides_and_recovers
     from veilsum.simulations.audit.page import Section, html_table
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     requests = all_requests(scale, args.seed, args.task, args.data)
     models = hides_and_recovers(requests[0], SCHEMES)
     outcome = run_requests(requests, progress=True, shared=True)
+    outcome.rows += broker_rows(requests[0])
     outcome.notes += left_out(scale)
     section = Section(MODEL_TITLE, html_table(MODEL_COLUMNS, models, "hides"))
     text = Table(MODEL_TITLE, MODEL_COLUMNS, models).render()

@@ -13,6 +13,8 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.roles import cli
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.audit import gradient, runner
+from veilsum.simulations.audit.everything import SCHEMES, all_requests, broker_rows, left_out
+from veilsum.simulations.audit.markdown import BEGIN, END, figures, replace_figures, require_marks
 from veilsum.simulations.audit.page import Report, render
 from veilsum.simulations.audit.pictures import Curve, plot, png
 from veilsum.simulations.audit.registry import ATTACKS, find_attack
@@ -157,11 +159,11 @@ def test_the_command_writes_table_json_and_page(
     arguments = ["audit", "run", "--attack", "analytic", "--json", str(target), "--html", str(page)]
     monkeypatch.setattr("sys.argv", ["veilsum", *arguments])
     assert cli.main(arguments) == 0
-    figures = json.loads(target.read_text())
-    kinds = [one["row"] for one in figures["rows"]]
+    written = json.loads(target.read_text())
+    kinds = [one["row"] for one in written["rows"]]
     assert kinds == ["attack", "null", "oracle"]
-    assert figures["rows"][0]["ssim"] > 0.99
-    assert figures["rows"][1]["ssim"] < 0.3
+    assert written["rows"][0]["ssim"] > 0.99
+    assert written["rows"][1]["ssim"] < 0.3
     assert "veilsum audit run --attack analytic" in page.read_text()
     assert "LEAKS" in capsys.readouterr().out
 
@@ -188,14 +190,45 @@ def test_a_view_is_saved_and_attacked_from_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["veilsum", "audit", "run"])
-    saved, figures = tmp_path / "run.view", tmp_path / "out.json"
+    saved, out = tmp_path / "run.view", tmp_path / "out.json"
     assert cli.main(["audit", "run", "--attack", "analytic", "--save-view", str(saved)]) == 0
-    assert (
-        cli.main(["audit", "run", "--attack", "analytic", "--view", str(saved), "--json", str(figures)]) == 0
-    )
-    rows = json.loads(figures.read_text())["rows"]
+    assert cli.main(["audit", "run", "--attack", "analytic", "--view", str(saved), "--json", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
     assert [one["row"] for one in rows] == ["attack"] * 4 + ["null"]
     assert "no truth is known" in capsys.readouterr().out
     saved.write_bytes(b"something else")
     assert cli.main(["audit", "run", "--view", str(saved)]) == 1
     assert "not a recorded view" in capsys.readouterr().err
+
+
+def test_no_attack_fits_the_broker_under_any_scheme() -> None:
+    rows = list(broker_rows(Request("plain", "server", "analytic", SMOKE)))
+    assert [one.scheme for one in rows] == list(SCHEMES)
+    assert {one.word for one in verdicts(rows)} == {"holds"}
+
+
+def test_everything_covers_every_attack_but_the_heavy_ones_at_smoke_scale_and_says_so() -> None:
+    named = {one.attack for one in all_requests(SMOKE, 7, "digits", None)}
+    heavy = {name for name, entry in ATTACKS.items() if entry.heavy}
+    assert named == set(ATTACKS) - heavy
+    assert all(name in next(left_out(SMOKE)) for name in heavy)
+    full = {one.attack for one in all_requests(find_scale("full"), 7, "digits", None)}
+    assert full == set(ATTACKS)
+
+
+def test_figures_go_between_the_marks_of_a_page_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
+    require_marks(page)
+    replace_figures(
+        page, figures("veilsum audit all", [row()], [("plain", "server", "recovers", "recovers")], ["note"])
+    )
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "stale" not in text
+    assert "| masked | none | server | idlg |" in text
+    bare = tmp_path / "bare.md"
+    bare.write_text("nothing")
+    with pytest.raises(ParameterError, match="figures: begin"):
+        require_marks(bare)
