@@ -50,7 +50,9 @@ def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
     clean = [(target, one) for one in played for target in clean_targets(request, one)]
     noise = [(as_noise(target, request.seed), one) for target, one in clean]
     yield _images(request, "null", noise, prior, steps)
-    yield _images(request, "oracle", clean, prior, steps)
+    oracle = _images(request, "oracle", clean, prior, steps)
+    yield oracle
+    yield from _undefended(request, oracle)
 
 
 def _images(
@@ -81,6 +83,13 @@ def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
         steps(f"{request.scheme}/{request.adversary}/gmi, {kind}")
         row = _inverted(request, kind, played, model, prior, judge, private)
         yield replace(row, threat=repr(view) if kind == "attack" else "")
+    yield from _undefended(request, row)
+
+
+def _undefended(request: Request, oracle: Row) -> Iterator[Row]:
+    """The server of plain FedAvg holds what the oracle is given: the same numbers, beside the others."""
+    if request.scheme != "plain" or request.defence:
+        yield replace(oracle, row="undefended", scheme="plain", defence="none", adversary="server")
 
 
 def _models(initial: Model, held: Model, true: Model) -> Iterator[tuple[RowKind, Model]]:

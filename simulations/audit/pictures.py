@@ -49,7 +49,7 @@ class Curve:
 
 
 COLOURS = ("#1b6ca8", "#c44536", "#3a7d44", "#7b4b94", "#b8860b", "#444444")
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 520, 300, 52, 44, 14, 150
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 580, 300, 52, 44, 14, 210
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ def measure(
 def _measure(
     request: Request, plans: Sequence[tuple[str, float, str]], outcome: PpcOutcome, steps: Steps
 ) -> None:
+    steps.expect(1 + 8 * request.parties)
     steps("training without a defence")
     accuracy = trained_accuracy(request, request.scale)
     outcome.undefended = Point("none", 0.0, float("inf"), accuracy, {})
@@ -164,7 +165,7 @@ def _attacked(request: Request, targets: Sequence[tuple[Target, Played]], steps:
     invert = request.entry.load()
     found: list[Reconstruction] = []
     for target, _ in targets:
-        steps(f"{request.defence}, {request.attack}")
+        steps(f"{request.defence or 'no defence'}, {request.attack}")
         found.append(invert(target, request.scale.ppc_budget, request.seed))
     row = image_row(
         heading_of(request, "attack", targets[0][0].note),

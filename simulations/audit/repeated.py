@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from veilsum.simulations.attacks.common import AttackDoesNotFit
+from veilsum.simulations.attacks.analytic import analytic
+from veilsum.simulations.attacks.common import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.targets import Target, as_noise
 from veilsum.simulations.audit.gradient import heading_of, targets_of
 from veilsum.simulations.audit.request import Request
@@ -33,10 +34,19 @@ def repeated_rows(request: Request, steps: Steps) -> Iterator[Row]:
         ([as_noise(target, request.seed + n) for n, target in enumerate(group)], one) for group, one in series
     ]
     yield _row(request, "null", noise[:2], steps)
+    plain = replace(request.undefended, rounds=request.rounds)
+    bare = [(group, one) for one in plain.stages() for group in _series(plain, one)[:half]]
+    undefended = _row(plain, "undefended", bare, steps, invert=_without_sketch(request))
+    yield undefended
+    # Who is given the noise or needs no sketch holds the clean gradients: the same numbers, told of the defence.
+    yield replace(undefended, row="oracle", scheme=request.scheme, defence=request.defence or "none")
+
+
+def _without_sketch(request: Request) -> Callable[..., Reconstruction] | None:
+    """Where there is no sketch to solve for, division alone gives the input of the first layer."""
     if request.attack != "sketch-rounds":
-        plain = replace(request.undefended, rounds=request.rounds)
-        bare = [(group, one) for one in plain.stages() for group in _series(plain, one)[:half]]
-        yield _row(plain, "undefended", bare, steps)
+        return None
+    return lambda group, budget, seed: analytic(group[0], budget, seed)
 
 
 def _series(request: Request, played: Played) -> list[list[Target]]:
@@ -48,8 +58,14 @@ def _series(request: Request, played: Played) -> list[list[Target]]:
     return list(groups.values())
 
 
-def _row(request: Request, kind: RowKind, series: Sequence[tuple[list[Target], Played]], steps: Steps) -> Row:
-    invert = request.entry.load()
+def _row(
+    request: Request,
+    kind: RowKind,
+    series: Sequence[tuple[list[Target], Played]],
+    steps: Steps,
+    invert: Callable[..., Reconstruction] | None = None,
+) -> Row:
+    invert = invert or request.entry.load()
     found = []
     budget = replace(
         request.scale.budget, evaluations=max(1, request.scale.budget.evaluations // len(series[0][0]))
