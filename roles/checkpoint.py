@@ -10,8 +10,10 @@ the middle of a round must be durable before the next message and must not cost 
 
 The last three checkpoints and their models are kept. A newest one that is damaged is passed over with a
 warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
-have said so. The serial number in the name grows for ever, damaged or not; the process takes it as the number
-of its life, so no sequence number of an earlier life is used again.
+have said so. One lost file can at most have opened a round; two can have opened and spent it, so after two the
+next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
+for ever, damaged or not; the process takes it as the number of its life, so no sequence number of an earlier life
+is used again.
 
 No key, mask or seed is ever in here. The model is not public either: the folder is closed to other users.
 """
@@ -124,7 +126,7 @@ class StateFolder:
             except _Damaged as damage:
                 passed_over.append(f"{path.name} is damaged ({damage}) and was passed over")
                 continue
-            if passed_over and saved.durable.attempt > 0:
+            if len(passed_over) > 1 or (passed_over and saved.durable.attempt > 0):
                 saved.durable.record.spent_rounds.add(saved.durable.rounds_done)
             saved.passed_over = passed_over
             return saved
@@ -152,7 +154,12 @@ class StateFolder:
                 path, f"cannot be written ({error.strerror})", "correct the folder"
             ) from error
         self._serial = serial
-        self._forget_old()
+        try:
+            self._forget_old()
+        except OSError as error:
+            raise CheckpointError(
+                self.folder, f"old checkpoints cannot be removed ({error.strerror})", "correct the folder"
+            ) from error
 
     def _save_model(self, durable: Durable) -> None:
         model = durable.model

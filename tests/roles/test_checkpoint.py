@@ -109,6 +109,39 @@ def test_after_damage_a_round_that_was_under_way_counts_as_spent(tmp_path: Path)
     assert folder.load().durable.record.spent_rounds == {1}
 
 
+@pytest.mark.parametrize(("lost", "spent"), [(1, set()), (2, {1})])
+def test_after_two_damaged_files_the_next_round_counts_as_spent(
+    tmp_path: Path, lost: int, spent: set[int]
+) -> None:
+    """One lost file can only have opened the round; two can have opened and spent it, unseen by the third."""
+    folder = filled(tmp_path / "state", 1)
+    durable = folder.load().durable
+    for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]})[:lost]:
+        durable.note(DecisionMade(record))
+        folder.save(durable)
+    for path in sorted(folder.folder.glob("checkpoint-*"))[-lost:]:
+        path.write_bytes(b"")
+    saved = folder.load()
+    assert (saved.durable.rounds_done, saved.durable.attempt) == (1, 0)
+    assert saved.durable.record.spent_rounds == spent
+
+
+def test_old_files_that_cannot_be_removed_are_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new checkpoint is on disk all the same."""
+    folder = filled(tmp_path / "state", 3)
+    durable = folder.load().durable
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(CheckpointError, match=r"cannot be removed \(Permission denied\)"):
+        folder.save(committed(durable, 3))
+    assert folder.load().durable.rounds_done == 4
+
+
 def test_nothing_readable_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
     folder = filled(tmp_path / "state")
     for path in folder.folder.glob("checkpoint-*"):
