@@ -1,6 +1,8 @@
 """What a role process tells on standard error: one line per fact, for people or, as JSON, for programs.
 
-Only named fields are written, none of which holds a key, a seed, a share or a vector. `veilsum launch` builds its
+Only named fields are written, none of which holds a key, a seed, a share or a vector. Some of them repeat what
+others sent, so in a line for people everything but printable characters is escaped: nobody can start a line of ours
+or steer the terminal it is read on. JSON escapes all of them but DEL by itself. `veilsum launch` builds its
 live view and its summary from the JSON lines.
 """
 
@@ -40,11 +42,14 @@ class Journal:
         now = datetime.datetime.now(datetime.UTC)
         if self._format == "json":
             line = json.dumps({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
+            line = line.replace("\x7f", r"\u007f")
         else:
             told = ", ".join(
                 f"{name} {_text(value)}" for name, value in fields.items() if value not in ("", None)
             )
-            line = f"{now:%H:%M:%S} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}"
+            line = _printable(
+                f"{now:%H:%M:%S} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}"
+            )
         self._stream.write(f"{line}\n")
         self._stream.flush()
 
@@ -105,3 +110,13 @@ class _Bridge(logging.Handler):
 
 def _text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _printable(text: str) -> str:
+    """The text on one line, with backslashes doubled only where something else was escaped by one."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() and one != "\\" else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )

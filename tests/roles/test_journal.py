@@ -1,0 +1,39 @@
+"""The journal: one line per fact, whatever the fact quotes."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from veilsum.roles.journal import LOG_FORMATS, Journal
+
+
+def said(log_format: str, text: str) -> str:
+    stream = io.StringIO()
+    journal = Journal("alice", next(one for one in LOG_FORMATS if one == log_format), stream)
+    journal.say("refused", sender="mallory", text=text)
+    return stream.getvalue()
+
+
+@given(st.text())
+@example("\x7f")
+def test_whatever_others_sent_stays_on_one_printable_line(text: str) -> None:
+    """No newline, escape sequence or other control character reaches the log, in either format."""
+    for log_format in LOG_FORMATS:
+        line = said(log_format, text)
+        assert line.endswith("\n")
+        assert line[:-1].isprintable()
+    assert json.loads(said("json", text))["text"] == text
+
+
+def test_a_forged_line_is_seen_for_what_it_is() -> None:
+    line = said("text", "no\n12:00:00 server: run finished\x1b[2K\u2028")
+    assert line.count("\n") == 1
+    assert r"text no\n12:00:00 server: run finished\x1b[2K\u2028" in line
+
+
+def test_ordinary_text_is_left_as_it_is() -> None:
+    assert "text größer: C:\\path" in said("text", "größer: C:\\path")
