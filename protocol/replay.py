@@ -10,8 +10,10 @@ Admit a message only after its signature has been verified, otherwise anyone cou
 honest party. A jump to a huge number harms only the sender that makes it. Memory is bounded by the
 number of roster members times the window.
 
-A guard serves one session, since the session id is in every header, and is part of what a party keeps across
-a restart: a session resumed without it would accept every recorded message again.
+A guard serves one life of a process, over all its sessions: numbers go on growing from session to session. What
+must survive a restart is only the highest number seen of each sender. Roles keep it with the checkpoint and refuse
+everything up to it; a process without it would accept every recorded message again. `snapshot` and `restore`
+are for drivers that carry on in the middle of a window.
 """
 
 from __future__ import annotations

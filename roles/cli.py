@@ -45,7 +45,12 @@ COMMANDS = (
     ),
     Command("broker", "Run", "the message broker of a federation", "veilsum.roles.commands.broker"),
     Command("server", "Run", "the server of a federation", "veilsum.roles.commands.server"),
-    Command("client", "Run", "a party of a plain or masked federation", "veilsum.roles.commands.client"),
+    Command(
+        "client",
+        "Run",
+        "a party of a plain, masked, perturbed or bilateral federation",
+        "veilsum.roles.commands.client",
+    ),
     Command("peer", "Run", "a party of an mpc or ampc federation", "veilsum.roles.commands.peer"),
     Command("status", "Run", "where everyone is, from signed statuses", "veilsum.roles.commands.status"),
     Command(

@@ -5,7 +5,7 @@ client -> server    masked.round-keys     a fresh X25519 key, signed together wi
 server -> clients   masked.cohort-keys    everyone's
 client -> server    shares.sealed         shares of the self mask and of the private key, boxed for neighbours
 server -> client    shares.delivered      the boxes for this client
-client -> server    masked.input          the masked vector
+client -> server    upload.masked         the masked vector
 server -> clients   survivors.list        who is in the sum
 client -> server    survivors.signature   (threat 'lying') agreed
 server -> clients   survivors.proof       (threat 'lying') enough agreed
