@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -194,7 +195,9 @@ class Timing:
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name} must be positive, not {value}" for name, value in vars(self).items() if not value > 0
+            f"{name} must be a positive number of seconds, not {value}"
+            for name, value in vars(self).items()
+            if not 0 < value < math.inf
         ]
         if self.patience_s < self.training_s + self.phase_s:
             problems.append(

@@ -7,6 +7,10 @@ begins; what still does not fit then is refused like anything else.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,17 +25,16 @@ from veilsum.protocol.errors import (
 from veilsum.protocol.events import (
     DecisionMade,
     Event,
-    LocalResult,
     Model,
     RoundCommitted,
     RunFailed,
     RunFinished,
     Send,
     SessionBegan,
-    TrainingRequested,
 )
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity
+from veilsum.protocol.local_training import LocalTraining
 from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.noise import ClientNoise
 from veilsum.protocol.parameters import Parameters, Timing
@@ -112,7 +115,7 @@ class ParticipantMachine:
         self._machine: RoundMachine | None = None
         self._last_attempt = (-1, -1)
         self._round_model_hash = b""
-        self._trained: tuple[int, bytes, LocalResult] | None = None
+        self._training = LocalTraining()
         self._early = EarlyMessages(EARLY_MESSAGES_PER_SENDER)
         self._deadline: float | None = None
         self._give_up_at = float("inf")
@@ -262,17 +265,17 @@ class ParticipantMachine:
         )
 
     def _train(self, then: Trained, now: float) -> list[Event]:
-        """Ask for training, or take the result of an earlier attempt of this round from the same model."""
+        """Ask for training; its result is for the attempt that waits for it by then."""
         assert self.model is not None
-        round_number, model_hash = self._last_attempt[0], self._round_model_hash
-        if self._trained is not None and self._trained[:2] == (round_number, model_hash):
-            return then(self._trained[2], now)
+        machine = self._machine
 
-        def remember(result: LocalResult, later: float) -> list[Event]:
-            self._trained = (round_number, model_hash, result)
-            return then(result, later)
+        def settled(continuation: Callable[[Any, float], list[Event]]) -> Callable[[Any, float], list[Event]]:
+            return lambda given, at: (
+                self._settled(continuation(given, at), at) if self._machine is machine else []
+            )
 
-        return [TrainingRequested(round_number, self.model, remember, self._withdraw)]
+        which = (self._last_attempt[0], self._round_model_hash)
+        return self._training.request(which, self.model, settled(then), settled(self._withdraw), now)
 
     def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
         """Leave this attempt and tell the server why, in words that hold no value of ours."""
@@ -316,10 +319,8 @@ class ParticipantMachine:
     def _replay_early(self, now: float) -> list[Event]:
         events: list[Event] = []
         for sender, message in self._early.take():
-            try:
+            with contextlib.suppress(RemoteProtocolError):
                 events += self.receive(sender, message, now)
-            except RemoteProtocolError:
-                continue
         return events
 
     def _settled(self, events: list[Event], now: float) -> list[Event]:
@@ -351,7 +352,7 @@ class ParticipantMachine:
             self.model = outcome.model
         self.rounds_done = stamp.round + 1
         self.record.remember(frozenset(outcome.members))
-        self._trained = None
+        self._training.forget()
         return [
             RoundCommitted(
                 stamp.round, stamp.attempt, outcome.members, outcome.model_hash, outcome.model, outcome.total

@@ -282,14 +282,18 @@ def guard_work(
     still_current: Callable[[], bool],
     settle: Callable[[list[Event], float], list[Event]],
 ) -> list[Event]:
-    """Requests for work whose result is dropped if the attempt is over by then, and settled otherwise."""
+    """Requests for work whose result is dropped if the attempt is over by then, and settled otherwise.
+
+    Training by the learner is left as it is: its result outlives the attempt (protocol/local_training.py).
+    """
 
     def guarded(continuation: Callable[[Any, float], list[Event]]) -> Callable[[Any, float], list[Event]]:
         return lambda result, now: settle(continuation(result, now), now) if still_current() else []
 
     return [
         replace(event, then=guarded(event.then), failed=guarded(event.failed))
-        if isinstance(event, WorkRequested | TrainingRequested)
+        if isinstance(event, WorkRequested)
+        or (isinstance(event, TrainingRequested) and event.work is not None)
         else event
         for event in events
     ]

@@ -26,6 +26,7 @@ from veilsum.protocol.events import (
     RunFinished,
     Send,
     SessionBegan,
+    Warned,
 )
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.keys import Identity
@@ -109,6 +110,7 @@ class ServerMachine:
         self._opening_deadline: float | None = None
         self._machine: RoundMachine | None = None
         self._failed: Failed | None = None
+        self._failures = 0
 
     @property
     def machine(self) -> RoundMachine | None:
@@ -153,9 +155,11 @@ class ServerMachine:
             case Hello():
                 return self._admit(sender, message, now)
             case _:
+                assert isinstance(message, Withdrawn)
                 machine = self._require_in_attempt(sender, message)
                 self._lost.add(sender)
-                return self._settled(machine.lose(sender, now), now)
+                warning = Warned(f"{sender} withdrew: {message.reason}")
+                return [warning, *self._settled(machine.lose(sender, now), now)]
 
     def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
         machine = self._machine
@@ -308,7 +312,7 @@ class ServerMachine:
             closed = RoundClosed(stamp, True, outcome.members, known_hash)
             events += [Send(name, closed) for name in self.session.members]
         self.rounds_done += 1
-        self.attempt = 0
+        self.attempt = self._failures = 0
         if self.rounds_done >= self._rounds:
             return events + self._finish("outcome")
         gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
@@ -327,7 +331,8 @@ class ServerMachine:
             closed = RoundClosed(stamp, False, (), b"", failed.reason.value)
             events += [Send(name, closed) for name in self.session.members]
         self.attempt += 1
-        if not failed.repeatable or self.attempt >= self._parameters.max_attempts:
+        self._failures += 1
+        if not failed.repeatable or self._failures >= self._parameters.max_attempts:
             return events + self._abandon("outcome", failed)
         present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
         wanted = present | self._knocking

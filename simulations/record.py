@@ -19,7 +19,7 @@ from veilsum.protocol.messages import Message
 from veilsum.protocol.parameters import Schedule
 from veilsum.protocol.ring import add_into
 from veilsum.protocol.schemes.ampc.messages import Aggregate
-from veilsum.roles.learner import LocalUpdate, headline
+from veilsum.roles.learner import LocalUpdate, sha256_of
 from veilsum.simulations.federation import Federation
 from veilsum.simulations.simulation import Node, Observer
 from veilsum.simulations.vigil import InvariantViolated, Vigil
@@ -33,6 +33,7 @@ class RoundRecord:
     attempt: int
     members: tuple[PartyId, ...]
     model_hash: bytes
+    model_sha256: str
     loss: float
     metrics: dict[str, float]
     max_abs_error: float
@@ -55,7 +56,7 @@ class RoundRecord:
             "bytes_down": self.bytes_down,
             "virtual_s": self.virtual_s,
             "mean_distance_to_global": self.mean_distance,
-            "model_sha256": self.model_hash.hex(),
+            "model_sha256": self.model_sha256,
         }
 
 
@@ -122,6 +123,7 @@ class Recorder(Observer):
                 attempt=event.attempt,
                 members=event.members,
                 model_hash=event.model_hash,
+                model_sha256=sha256_of(event.model),
                 loss=event.loss if event.loss is not None else _weighted_loss(updates),
                 metrics=first_learner.evaluate(event.model),
                 max_abs_error=error,
@@ -181,11 +183,6 @@ def float_mean(updates: dict[PartyId, LocalUpdate]) -> NDArray[np.float64]:
         total += update.payload.astype(np.float64) * update.samples
     total /= sum(update.samples for update in updates.values())
     return total
-
-
-def metric_text(metrics: dict[str, float]) -> str:
-    best = headline(metrics)
-    return f"{best[0]} {best[1]:.4f}" if best is not None else "-"
 
 
 def _weighted_loss(updates: dict[PartyId, LocalUpdate]) -> float:
