@@ -5,10 +5,11 @@
     send    sign each message and hand it to the transport; receivers do not wait for each other
     re-arm  wait for the next thing to feed, no longer than the machine's deadline
 
-The driver decides nothing about the protocol. Training, expansion, disk and the hashing of large messages run in
-an injected executor, so that the event loop keeps the connection alive meanwhile. Sends are tasks: asyncio starts
-them in the order in which they were created, and the transport keeps that order for each receiver. A send that is
-not acknowledged in time is told and forgotten; the machine has deadlines of its own.
+The driver decides nothing about the protocol. Training, expansion and the hashing of large messages run in an
+injected executor, so that the event loop keeps the connection alive meanwhile. The disk has another, of one thread:
+checkpoints are written in order, and never wait for training that nobody waits for any more. Sends are tasks:
+asyncio starts them in the order in which they were created, and the transport keeps that order for each receiver. A
+send that is not acknowledged in time is told and forgotten; the machine has deadlines of its own.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Driver:
     durable: Durable
     keeper: Keeper
     executor: Executor
+    disk: Executor
     journal: Journal
     learner: Learner | None = None
     send_within_s: float = 60.0
@@ -169,7 +171,8 @@ class Driver:
 
     async def _note(self, event: Event) -> None:
         if self.durable.note(event):
-            await self._aside(partial(self.keeper.save, self.durable, dict(self.post.seen)))
+            save = partial(self.keeper.save, self.durable, dict(self.post.seen))
+            await asyncio.get_running_loop().run_in_executor(self.disk, save)
         model = getattr(event, "model", None)
         await self._maybe_aside(0 if model is None else model.nbytes, partial(self.journal.tell, event))
         if isinstance(event, RunFinished | RunFailed):

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
@@ -45,7 +45,7 @@ from veilsum.roles.place import (
     take_place,
 )
 from veilsum.roles.post import PostOffice
-from veilsum.roles.status import EVERY_S, Status, sign_status
+from veilsum.roles.status import EVERY_S, MOST_LATE, Status, sign_status
 from veilsum.transport.datagrams import LIFE_BYTES
 from veilsum.transport.errors import TransportError
 from veilsum.transport.mqtt import MqttTransport
@@ -131,24 +131,32 @@ class _Station:
     noise: Noise
 
     def run(self) -> int:
-        executor = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
+        work = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
+        disk = ThreadPoolExecutor(1, thread_name_prefix=THREAD_NAMES)
+        code = EXIT_FAILED
         try:
-            ended = asyncio.run(self._take_part(executor))
+            ended = asyncio.run(self._take_part(work, disk))
+            code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
         except Stopped:
             self.journal.say("stopped", rounds_done=self.durable.rounds_done)
             code = EXIT_STOPPED
         except (TransportError, LocalProtocolError) as error:
-            self.journal.say(
-                "run_failed", reason=type(error).__name__, culprit=self.place.name, detail=str(error)
-            )
-            code = EXIT_FAILED
-        else:
-            code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
-        executor.shutdown(wait=False, cancel_futures=True)
-        leave_threads_behind(code)
+            self._tell_failure(error)
+        except Exception as error:
+            self._tell_failure(error)
+            raise
+        finally:
+            for executor in (work, disk):
+                executor.shutdown(wait=False, cancel_futures=True)
+            leave_threads_behind(code)
         return code
 
-    async def _take_part(self, executor: ThreadPoolExecutor) -> Ended:
+    def _tell_failure(self, error: Exception) -> None:
+        self.journal.say(
+            "run_failed", reason=type(error).__name__, culprit=self.place.name, detail=str(error)
+        )
+
+    async def _take_part(self, work: Executor, disk: Executor) -> Ended:
         with _stopping_on_signals():
             transport = self._transport()
             self.journal.say(
@@ -158,7 +166,7 @@ class _Station:
                 life=self.durable.life,
             )
             async with transport:
-                return await self._drive(transport, executor)
+                return await self._drive(transport, work, disk)
 
     def _transport(self) -> MqttTransport:
         place, random = self.place, require_real_entropy(system_entropy)
@@ -176,7 +184,7 @@ class _Station:
             connect_within_s=self.rules.config.timing.patience_s,
         )
 
-    async def _drive(self, transport: MqttTransport, executor: ThreadPoolExecutor) -> Ended:
+    async def _drive(self, transport: MqttTransport, work: Executor, disk: Executor) -> Ended:
         timing = self.rules.config.timing
         random = require_real_entropy(system_entropy)
         machine = self.rules.machine(self.place.identity, self.durable, random, self.noise)
@@ -186,7 +194,8 @@ class _Station:
             transport=transport,
             durable=self.durable,
             keeper=self.state,
-            executor=executor,
+            executor=work,
+            disk=disk,
             journal=self.journal,
             learner=self.learner,
             send_within_s=2 * timing.phase_s,
@@ -224,9 +233,14 @@ class _Station:
                 sent_bytes=tally.sent_bytes,
                 received_bytes=tally.received_bytes,
                 refused=tally.refused,
-                late=tuple(sorted(name for name, count in tally.unacknowledged.items() if count > 0)),
+                late=tuple(sorted(name for name, count in tally.unacknowledged.items() if count > 0))[
+                    :MOST_LATE
+                ],
             )
-            await transport.publish_status(sign_status(identity, self.place.loaded.federation_id, status))
+            try:
+                await transport.publish_status(sign_status(identity, self.place.loaded.federation_id, status))
+            except TransportError as error:
+                self.journal.say("status_not_told", text=str(error))
             await asyncio.sleep(EVERY_S)
 
 

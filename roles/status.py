@@ -21,6 +21,8 @@ from veilsum.protocol.roster import Roster
 
 STATUS_DOMAIN = "status"
 EVERY_S = 1.0
+MOST_LATE = 64
+"""So many late parties are named: a status stays small in a federation of thousands."""
 _LONGEST = 64 * 1024
 
 

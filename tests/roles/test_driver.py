@@ -90,10 +90,12 @@ class Notebook:
     def __init__(self) -> None:
         self.attempts: list[int] = []
         self.threads: set[int] = set()
+        self.saved: Callable[[], None] = lambda: None
 
     def save(self, durable: Durable, seen: Mapping[PartyId, int]) -> None:
         self.attempts.append(durable.attempt)
         self.threads.add(threading.get_ident())
+        self.saved()
 
 
 class Desk:
@@ -108,7 +110,7 @@ class Desk:
         self.name = name
 
     async def run(self, **settings: Any) -> RunFinished | RunFailed:
-        with ThreadPoolExecutor(2) as executor:
+        with ThreadPoolExecutor(2) as executor, ThreadPoolExecutor(1) as disk:
             async with self.transport:
                 driver = Driver(
                     machine=self.machine,
@@ -117,6 +119,7 @@ class Desk:
                     durable=Durable(0, None),
                     keeper=self.notebook,
                     executor=executor,
+                    disk=disk,
                     journal=Journal(self.name, "json", self.said),
                     **{"send_within_s": 5.0, "linger_s": 2.0, **settings},
                 )
@@ -201,6 +204,18 @@ def test_work_and_training_run_in_other_threads_and_come_back_as_steps() -> None
     assert {"worked", "cannot work"} <= {result for result in results if isinstance(result, str)}
     assert [result.samples for result in results if isinstance(result, LocalResult)] == [1]
     assert threading.get_ident() not in threads
+
+
+def test_jobs_that_take_all_threads_do_not_hold_up_a_checkpoint() -> None:
+    """Both threads are busy until the decision is on disk, which they would never see if it waited for them."""
+    on_disk = threading.Event()
+    seen: list[bool] = []
+    nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
+    busy = WorkRequested(lambda: seen.append(on_disk.wait(10.0)), nothing, nothing)
+    desk = Desk(Switchboard(), ALICE, Script([busy, busy, DecisionMade({"attempt": 0}), DONE]))
+    desk.notebook.saved = on_disk.set
+    asyncio.run(desk.run())
+    assert seen == [True, True]
 
 
 def test_a_job_that_breaks_for_no_known_reason_ends_the_run() -> None:
