@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER
@@ -178,7 +178,9 @@ class Launch:
         holder = self.loaded.config.find_scheme().server_holds_model == (name == SERVER)
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
-        await self._start(name, arguments)
+        child = await self._start(name, arguments)
+        assert child.process.stdout is not None
+        self._readers.append(asyncio.create_task(self._read(child, child.process.stdout, facts=False)))
 
     async def _start(self, name: str, arguments: Sequence[str]) -> Child:
         process = await asyncio.create_subprocess_exec(
@@ -192,20 +194,23 @@ class Launch:
             limit=_LONGEST_LINE,
         )
         child = self._children[name] = Child(name, process)
-        self._readers.append(asyncio.create_task(self._read(child)))
+        assert process.stderr is not None
+        self._readers.append(asyncio.create_task(self._read(child, process.stderr, facts=True)))
         return child
 
-    async def _read(self, child: Child) -> None:
+    async def _read(self, child: Child, stream: asyncio.StreamReader, *, facts: bool) -> None:
+        """Log what the process writes; facts come on standard error, on standard output the user's own code prints."""
         folder = self.loaded.folder / LOGS_FOLDER
         folder.mkdir(mode=0o700, exist_ok=True)
-        assert child.process.stderr is not None
         with (folder / f"{child.name}.log").open("a", encoding="utf-8") as log:
-            async for raw in child.process.stderr:
-                self._take(child, raw.decode(errors="replace"), log)
+            async for raw in _lines(stream):
+                line = raw.decode(errors="replace")
+                log.write(line)
+                log.flush()
+                if facts:
+                    self._take(child, line)
 
-    def _take(self, child: Child, line: str, log: TextIO) -> None:
-        log.write(line)
-        log.flush()
+    def _take(self, child: Child, line: str) -> None:
         try:
             fact = json.loads(line)
         except ValueError:
@@ -227,6 +232,25 @@ class Launch:
         await asyncio.gather(*(child.stop() for child in roles))
         await asyncio.gather(*(child.stop() for child in self._children.values()))
         await asyncio.gather(*self._readers)
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Every line that is not too long; the others are read and dropped, so that the writer's pipe never fills."""
+    dropping = False
+    while True:
+        try:
+            line = await stream.readuntil()
+        except asyncio.LimitOverrunError as overrun:
+            await stream.readexactly(overrun.consumed)
+            dropping = True
+            continue
+        except asyncio.IncompleteReadError as end:
+            if end.partial and not dropping:
+                yield end.partial
+            return
+        if not dropping:
+            yield line
+        dropping = False
 
 
 @contextlib.asynccontextmanager

@@ -17,6 +17,7 @@ from veilsum.roles.brokerfiles import CONFIGURATION
 
 _ALSO_IN = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 _START_S = 10.0
+_VERSION_S = 5.0
 _ROOT_CONFIGURATION = ".mosquitto-as-root.conf"
 
 
@@ -27,7 +28,12 @@ def find_mosquitto() -> str | None:
 
 def version_of(program: str) -> str:
     """`mosquitto version 2.0.11`, or the program's name where it does not say."""
-    told = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout  # noqa: S603 - found on the path
+    try:
+        told = subprocess.run(  # noqa: S603 - found on the path
+            [program, "-h"], capture_output=True, text=True, check=False, timeout=_VERSION_S
+        ).stdout
+    except subprocess.TimeoutExpired:
+        told = ""
     return told.splitlines()[0] if told else "mosquitto"
 
 

@@ -26,6 +26,8 @@ from veilsum.roles.output import add_json_option, publish
 if TYPE_CHECKING:
     from veilsum.roles.launch import Outcome
 
+EVALUATE_WITHIN_S = 600.0
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -87,5 +89,13 @@ def _result(outcome: Outcome) -> tuple[str | None, dict[str, float]]:
     if outcome.loaded.config.task.startswith("vectors:") or outcome.interrupted:
         return sha256_of(model), {}
     command = [sys.executable, "-m", "veilsum", "evaluate", str(outcome.loaded.folder), "--name", holder]
-    done = subprocess.run([*command, "--json", "-"], capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
+    try:
+        done = subprocess.run(  # noqa: S603 - ourselves
+            [*command, "--json", "-"], capture_output=True, text=True, check=False, timeout=EVALUATE_WITHIN_S
+        )
+    except subprocess.TimeoutExpired:
+        sys.stderr.write(
+            f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: {' '.join(command[2:])}\n"
+        )
+        return sha256_of(model), {}
     return sha256_of(model), json.loads(done.stdout)["metrics"] if done.returncode == 0 else {}

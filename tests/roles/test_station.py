@@ -1,0 +1,134 @@
+"""A role process around its driver: it ends in order whatever happens, and its helpers outlive one mishap."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.federations import make_federation
+from veilsum.protocol.events import RunFinished
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.keys import Identity, Role
+from veilsum.protocol.signing import SigningKey
+from veilsum.roles import launch, process
+from veilsum.roles.driver import Tally
+from veilsum.roles.durable import Durable
+from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.journal import Journal
+from veilsum.roles.status import MOST_LATE
+from veilsum.transport.errors import TooLarge
+
+ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))
+
+
+def make_station(said: io.StringIO) -> Any:
+    place: Any = SimpleNamespace(name="alice", identity=ALICE, loaded=SimpleNamespace(federation_id="fed"))
+    rules: Any = SimpleNamespace(config=SimpleNamespace(rounds=2))
+    nobody: Any = None
+    journal = Journal("alice", "json", said)
+    return process._Station(place, rules, Durable(0, None), nobody, nobody, None, journal, nobody)
+
+
+def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error goes on to the caller, after the journal has it and no executor takes work any more."""
+    executors: list[Any] = []
+    codes: list[int] = []
+
+    async def fail(_: object, *given: object) -> RunFinished:
+        executors.extend(given)
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setattr(process._Station, "_take_part", fail)
+    monkeypatch.setattr(process, "leave_threads_behind", codes.append)
+    said = io.StringIO()
+    with pytest.raises(ZeroDivisionError):
+        make_station(said).run()
+    assert json.loads(said.getvalue())["detail"] == "by nought"
+    assert codes == [process.EXIT_FAILED]
+    for executor in executors:
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            executor.submit(print)
+
+
+def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And it names a limited number of late parties, however many there are."""
+    monkeypatch.setattr(process, "EVERY_S", 0.0)
+    tally = Tally()
+    tally.unacknowledged.update(PartyId(f"p{number}") for number in range(5000))
+    driver = SimpleNamespace(tally=tally, machine=SimpleNamespace(phase=SimpleNamespace(value="waiting")))
+    told: list[bytes] = []
+
+    async def publish(status: bytes) -> None:
+        told.append(status)
+        if len(told) == 1:
+            raise TooLarge("status", len(status), 1, "the limit of a status")
+        raise asyncio.CancelledError
+
+    said = io.StringIO()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(make_station(said)._tell_status(SimpleNamespace(publish_status=publish), driver))
+    assert json.loads(said.getvalue())["fact"] == "status_not_told"
+    late = json.loads(json.loads(told[1])["status"])["late"]
+    assert len(late) == MOST_LATE
+
+
+def test_lines_beyond_the_limit_are_dropped_and_reading_goes_on() -> None:
+    """Also where the long line arrives in pieces, and where the stream ends within one."""
+
+    async def read(*pieces: bytes) -> list[bytes]:
+        stream = asyncio.StreamReader(limit=10)
+        lines: list[bytes] = []
+
+        async def collect() -> None:
+            lines.extend([line async for line in launch._lines(stream)])
+
+        reading = asyncio.create_task(collect())
+        for piece in pieces:
+            stream.feed_data(piece)
+            await asyncio.sleep(0)
+        stream.feed_eof()
+        await reading
+        return lines
+
+    assert asyncio.run(read(b"one\n", b"x" * 50 + b"\ntwo\n", b"end")) == [b"one\n", b"two\n", b"end"]
+    assert asyncio.run(read(b"x" * 30, b"x" * 30, b"x\ntwo\n", b"y" * 30, b"y")) == [b"two\n"]
+
+
+def test_what_a_role_prints_is_logged_and_never_fills_its_pipe(tmp_path: Path) -> None:
+    """Megabytes on both outputs: the process ends by itself, the log has its lines, and only facts are facts."""
+    loaded = make_federation(tmp_path / "fed", "plain", 2)
+    program = (
+        "import sys; print('{}'); print('x' * 3000000); print('printed')\n"
+        "sys.stderr.write('y' * 3000000 + '\\n' + '{\"fact\": \"told\"}\\n')"
+    )
+
+    async def run() -> launch.Child:
+        launched = launch.Launch(loaded)
+        pipe = asyncio.subprocess.PIPE
+        started = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, stdout=pipe, stderr=pipe
+        )
+        child = launch.Child("p1", started)
+        assert started.stdout is not None
+        assert started.stderr is not None
+        async with asyncio.timeout(30):
+            await asyncio.gather(
+                launched._read(child, started.stdout, facts=False),
+                launched._read(child, started.stderr, facts=True),
+                started.wait(),
+            )
+        return child
+
+    child = asyncio.run(run())
+    assert child.code == 0
+    assert child.facts == [{"fact": "told"}]
+    assert "printed" in (loaded.folder / launch.LOGS_FOLDER / "p1.log").read_text()
