@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learner import FloatVector, Learner, apply_update
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training import TrainingOptions
@@ -56,6 +56,4 @@ def mean_metrics(trained: list[Trained]) -> dict[str, float]:
 
 def _require_learning(task: Task | VectorsTask) -> None:
     if isinstance(task, VectorsTask):
-        raise LocalProtocolError(
-            "task vectors learns nothing: there is no central or standalone run to compare with"
-        )
+        raise TaskError("task vectors learns nothing: there is no central or standalone run to compare with")

@@ -8,6 +8,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learner import Learner
 from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training import TrainingOptions
@@ -53,7 +54,7 @@ def make_learner(
     defences = parse_defence(defence)
     if isinstance(task, VectorsTask):
         if defences:
-            raise LocalProtocolError(f"defence {defences}: task vectors does not train: leave defence out")
+            raise TaskError(f"defence {defences}: task vectors does not train: leave defence out")
         return VectorLearner(task, party_index, seed)
     from veilsum.roles.learning.learner import LearnerParts, TorchLearner
 

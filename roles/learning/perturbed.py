@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.protocol.events import LocalResult, Model
 from veilsum.protocol.noise import Answer, Asked, PublicPart, Question
 from veilsum.protocol.perturbation.client import (
@@ -37,6 +37,7 @@ from veilsum.protocol.perturbation.trace import trace
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.options import read_settings
 from veilsum.roles.learning.determinism import deterministic
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.learner import LearnerParts, TorchLearner
 from veilsum.roles.learning.loop import Batch, Feed
 from veilsum.roles.learning.seeds import derive_seed
@@ -77,7 +78,7 @@ class TaskNoise:
 def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
     """Trace the model and check the settings against it; `UnsupportedModel` names the node that stands in the way."""
     if isinstance(task, VectorsTask):
-        raise LocalProtocolError(f"scheme {config.scheme}: task {config.task} has no model to disguise")
+        raise TaskError(f"scheme {config.scheme}: task {config.task} has no model to disguise")
     loss: Any = getattr(task, "objective", None) or config.loss
     if loss not in ("mse", "ce"):
         raise ParameterError([f"task {config.task} does not say which of mse, ce its loss is: set loss"])
@@ -175,7 +176,7 @@ class PerturbedLearner(TorchLearner):
             payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
         return LocalResult(payload, self.samples, float(payload[self._noise.plan.size]))
 
-    def _direct(self, module: torch.nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002
+    def _direct(self, module: torch.nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002 - the protocol's own word
         for inputs, targets in self._batches(round):
             found = client_terms(self._noise.plan, module, noise, inputs, self._targets(targets))
             yield found, len(inputs)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.errors import ParameterError, ProtocolError
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.vectors import VectorsTask
 from veilsum.roles.usercode import import_named
 
@@ -132,7 +133,7 @@ def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:
     if base in BUILT_IN:
         return _make(name, BUILT_IN[base], replace(options, argument=argument if colon else None))
     if not (base and argument) or "." in argument:
-        raise LocalProtocolError(f"unknown task {name!r}; allowed: {TASK_FORMS}")
+        raise TaskError(f"unknown task {name!r}; allowed: {TASK_FORMS}")
     return _make(name, name, options)
 
 
@@ -141,27 +142,36 @@ def _make(name: str, path: str, options: TaskOptions) -> Task:
     try:
         module = import_named(module_name)
     except ImportError as error:
-        raise LocalProtocolError(
+        raise TaskError(
             f"task {name!r}: module {module_name} cannot be imported ({error}); is it installed "
             f"or on PYTHONPATH? Allowed tasks: {TASK_FORMS}"
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise LocalProtocolError(f"task {name!r}: module {module_name} has no function {function_name}")
-    return _require_task(name, function(options))
+        raise TaskError(f"task {name!r}: module {module_name} has no function {function_name}")
+    try:
+        made = function(options)
+    except ProtocolError:
+        raise
+    except Exception as error:
+        raise TaskError(
+            f"task {name!r}: {function_name}(options) raised {type(error).__name__}: {error}; a task is a function "
+            "that takes one TaskOptions and returns a Task"
+        ) from error
+    return _require_task(name, made)
 
 
 def _require_task(name: str, task: Any) -> Task:
     wanted = ("train", "test", "build_model", "loss", "metrics")
     missing = [member for member in wanted if not hasattr(task, member)]
     if missing:
-        raise LocalProtocolError(f"task {name!r} made a {type(task).__name__} without {', '.join(missing)}")
+        raise TaskError(f"task {name!r} made a {type(task).__name__} without {', '.join(missing)}")
     for member in ("train", "test"):
         if not isinstance(getattr(task, member), Samples):
-            raise LocalProtocolError(f"task {name!r}: {member} must be Samples(inputs, targets)")
+            raise TaskError(f"task {name!r}: {member} must be Samples(inputs, targets)")
     made: Task = task
     if made.train.input_shape != made.test.input_shape or made.train.targets.dtype != made.test.targets.dtype:
-        raise LocalProtocolError(f"task {name!r}: training and test samples have different shapes or targets")
+        raise TaskError(f"task {name!r}: training and test samples have different shapes or targets")
     return made
 
 

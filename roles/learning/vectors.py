@@ -12,6 +12,7 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learner import FloatVector, LocalUpdate, require_float_vector
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.seeds import generator
 
 MAX_DIMENSION = 10**9
@@ -26,7 +27,7 @@ class VectorsTask:
     @classmethod
     def parse(cls, text: str) -> VectorsTask:
         if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:12]) <= MAX_DIMENSION:
-            raise LocalProtocolError(
+            raise TaskError(
                 f"task 'vectors:{text}': write vectors:D with a whole number D from 1 to {MAX_DIMENSION}"
             )
         return cls(int(text))

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.common import held_out
 from veilsum.roles.learning.datasets.files import find_file, missing, open_maybe_gzip, require_folder
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
@@ -69,7 +69,7 @@ TARGET = {"no": 0, "yes": 1}
 
 def bank(options: TaskOptions) -> SupervisedTask:
     if options.argument not in (None, WITH_DURATION):
-        raise LocalProtocolError(f"task bank:{options.argument}: write bank or bank:{WITH_DURATION}")
+        raise TaskError(f"task bank:{options.argument}: write bank or bank:{WITH_DURATION}")
     folder = require_folder("bank", options, ACCEPTED)
     path = find_file(folder, NAMES)
     if path is None:
@@ -96,16 +96,16 @@ def read_bank(path: Path, with_duration: bool) -> Samples:
                 rows.append([_standardised(name, row[name]) for name in numeric] + _one_hot(row))
                 labels.append(_position("y", row["y"], list(TARGET)))
             except ValueError as error:
-                raise LocalProtocolError(f"{path}, line {reader.line_num}: {error}") from error
+                raise TaskError(f"{path}, line {reader.line_num}: {error}") from error
     if len(rows) < 2:
-        raise LocalProtocolError(f"{path} has {len(rows)} rows of data")
+        raise TaskError(f"{path} has {len(rows)} rows of data")
     return Samples(np.array(rows, dtype=np.float32), np.array(labels, dtype=np.int64))
 
 
 def _require_columns(path: Path, header: Iterable[str], wanted: list[str]) -> None:
     absent = sorted(set(wanted) - set(header))
     if absent:
-        raise LocalProtocolError(f"{path} has no column {', '.join(absent)}; needed: {ACCEPTED}")
+        raise TaskError(f"{path} has no column {', '.join(absent)}; needed: {ACCEPTED}")
 
 
 def _standardised(name: str, text: str | None) -> float:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.common import refuse_argument
 from veilsum.roles.learning.datasets.files import (
     find_file,
@@ -21,6 +20,7 @@ from veilsum.roles.learning.datasets.files import (
     require_labels,
 )
 from veilsum.roles.learning.datasets.images import channels_first, image_task
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
 
@@ -64,9 +64,7 @@ def read_records(path: Path) -> Samples:
     with open_maybe_gzip(path) as handle:
         body = np.frombuffer(handle.read(), dtype=np.uint8)
     if not body.size or body.size % _RECORD:
-        raise LocalProtocolError(
-            f"{path} is not made of records of {_RECORD} bytes: is it the binary version?"
-        )
+        raise TaskError(f"{path} is not made of records of {_RECORD} bytes: is it the binary version?")
     records = body.reshape(-1, _RECORD)
     pixels = records[:, 1:].reshape(-1, *_IMAGE)
     return Samples(pixels, require_labels(path, records[:, 0], len(records), CLASSES))
@@ -77,7 +75,7 @@ def _require_binary(folder: Path, name: str) -> Path:
     if path is not None:
         return path
     if pickled := find_file(folder, ["data_batch_*[0-9]", "cifar-10-batches-py/data_batch_*[0-9]"]):
-        raise LocalProtocolError(
+        raise TaskError(
             f"task cifar10: {pickled} is of the Python version, which is pickled and therefore never read; "
             f"put there {ACCEPTED}"
         )

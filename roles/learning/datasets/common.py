@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import TaskOptions
 
@@ -25,4 +25,4 @@ def held_out(count: int) -> npt.NDArray[np.bool_]:
 def refuse_argument(task: str, options: TaskOptions) -> None:
     """For tasks whose name takes nothing after a colon."""
     if options.argument is not None:
-        raise LocalProtocolError(f"task {task} takes nothing after a colon, not {options.argument!r}")
+        raise TaskError(f"task {task} takes nothing after a colon, not {options.argument!r}")

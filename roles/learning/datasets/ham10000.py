@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.common import held_out, refuse_argument
 from veilsum.roles.learning.datasets.files import (
     find_file,
@@ -20,6 +19,7 @@ from veilsum.roles.learning.datasets.files import (
     require_labels,
 )
 from veilsum.roles.learning.datasets.images import channels_first, image_task
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
 
@@ -39,7 +39,7 @@ def ham10000(options: TaskOptions) -> SupervisedTask:
     pixels = channels_first(require_images(path, images, (32, 32, 3)))
     targets = require_labels(path, labels, len(pixels), CLASSES)
     if lesions.shape != (len(pixels),):
-        raise LocalProtocolError(f"{path}: need one lesion_id for each of {len(pixels)} pictures")
+        raise TaskError(f"{path}: need one lesion_id for each of {len(pixels)} pictures")
     names, lesion_of = np.unique(lesions, return_inverse=True)
     for_test = held_out(len(names))[lesion_of]
     train = Samples(pixels[~for_test], targets[~for_test])

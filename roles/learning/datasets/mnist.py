@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.common import refuse_argument
 from veilsum.roles.learning.datasets.files import (
     find_file,
@@ -19,6 +18,7 @@ from veilsum.roles.learning.datasets.files import (
     require_labels,
 )
 from veilsum.roles.learning.datasets.images import image_task
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Array, Samples, TaskOptions
 
@@ -62,11 +62,11 @@ def read_idx(path: Path, dimensions: int) -> Array:
     with open_maybe_gzip(path) as handle:
         header = handle.read(4 + 4 * dimensions)
         if len(header) < 4 + 4 * dimensions or header[:4] != bytes([0, 0, _UINT8, dimensions]):
-            raise LocalProtocolError(f"{path} is not an idx file of bytes with {dimensions} dimensions")
+            raise TaskError(f"{path} is not an idx file of bytes with {dimensions} dimensions")
         shape = tuple(int(size) for size in np.frombuffer(header[4:], dtype=">u4"))
         body = handle.read(math.prod(shape) + 1)
     if len(body) != math.prod(shape):
-        raise LocalProtocolError(f"{path} should hold {math.prod(shape)} bytes after its header, and no more")
+        raise TaskError(f"{path} should hold {math.prod(shape)} bytes after its header, and no more")
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 

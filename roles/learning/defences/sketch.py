@@ -45,7 +45,7 @@ class CountSketch:
     buckets: int
 
     @classmethod
-    def draw(cls, inputs: int, ratio: int, seed: int, round: int, place: int) -> CountSketch:  # noqa: A002
+    def draw(cls, inputs: int, ratio: int, seed: int, round: int, place: int) -> CountSketch:  # noqa: A002 - the protocol's own word
         """The public sketch of one layer in one round; bucket sizes differ by at most one."""
         random = generator(seed, "sketch", round, place)
         buckets = max(1, inputs // ratio)
@@ -90,7 +90,7 @@ class SketchGuard(Guard):
             inputs = layer.weight[0].numel()
             sketch = CountSketch.draw(inputs, self._settings.ratio, self._seed, work.round, place)
             # The module was made for this round alone, so its layers may be rewired in place.
-            layer.forward = partial(_forward(layer), layer, sketch)  # type: ignore[method-assign]
+            layer.forward = partial(_forward(layer), layer, sketch)  # type: ignore[method-assign]  # see above
         return module, objective
 
 
