@@ -31,12 +31,17 @@ check: $(READY) ## lint, formatting, types
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 
-bench: $(READY) ## cost against limits; figures also in bench/*.json
+bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 	@mkdir -p bench
 	$(VENV)/bin/veilsum bench core --json bench/core.json
 	$(VENV)/bin/veilsum bench rounds --scheme masked --parties 10 --dim 1000000 --bits 32 --json bench/masked-10.json
 	$(VENV)/bin/veilsum bench rounds --scheme masked --parties 50 --dim 1000000 --bits 32 --drop 5 --json bench/masked-50.json
 	$(VENV)/bin/veilsum bench rounds --scheme ampc --parties 10 --dim 1000000 --bits 64 --json bench/ampc-10.json
+	$(VENV)/bin/veilsum bench rounds --scheme masked --parties 10 --dim 10000000 --bits 32 --json bench/masked-10m.json
+	$(VENV)/bin/veilsum bench rounds --scheme masked --parties 250,500,1000 --dim 10000 --bits 32 --drop 10% \
+	  --threat semi-honest --json bench/masked-1000.json
+	$(VENV)/bin/veilsum bench perturbed --model resnet20 --batch 32 --loss mse --groups 1 --json bench/perturbed.json
+	$(VENV)/bin/veilsum bench mqtt --size-mib 40 --json bench/mqtt.json
 
 docs: $(READY) ## regenerate what is generated in specs/
 	$(PYTHON) -m veilsum.simulations.docs specs

@@ -5,8 +5,9 @@
     I5  an attempt has one upload of each party
     I6  committed rounds never regress
 
-I1 and I2, the sums, are compared by record.py; I7, that everything ends for a reason before its deadline, is where
-a simulation stops. The table of veilsum.simulations.testing holds all seven after every single step.
+I1, the sums, is compared by record.py; I7, that everything ends for a reason before its deadline, is where a
+simulation stops; I2 needs marked inputs. The table of veilsum.simulations.testing has those, and holds all seven
+after every single step.
 """
 
 from __future__ import annotations
