@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.domains import domain_tag, length_prefixed
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.keys import Identity, PublicIdentity, Role
 from veilsum.protocol.roster import Roster
@@ -164,8 +164,8 @@ def read_roster(path: Path) -> SignedRoster:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise RosterRefused(
-            path, AbortReason.WRONG_ROSTER, "it does not exist: veilsum init makes one, or ask the organiser"
+        raise ParameterError(
+            [f"{path} does not exist: veilsum init makes one, or ask the organiser for it"]
         ) from None
     try:
         signed = _decode(content)

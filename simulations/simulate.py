@@ -159,6 +159,11 @@ def simulate(
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
     result = _run(config, chosen, lost, initial_model, verify=verify, progress=progress)
+    still_there = sorted(name for name in lost if result.simulation.nodes[name].alive)
+    if still_there:
+        result.recorder.warnings.append(
+            f"drop {drop}: {', '.join(still_there)} never came to that phase and was not lost"
+        )
     if compare is None:
         return result
     return replace(result, baseline=_baseline(compare, config, initial_model, progress=progress))

@@ -23,8 +23,8 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation import agreement_differences
     from veilsum.roles.roster import ROSTER_FILE, read_roster
 
-    signed = read_roster(args.folder / ROSTER_FILE)
     config = FederationConfig.from_toml(args.folder / FILE_NAME)
+    signed = read_roster(args.folder / ROSTER_FILE)
     differences = list(agreement_differences(config.agreed(), signed.agreed))
     rows = [
         (one.name, one.role.value, "no" if one.rsa_public is None else "yes", one.fingerprint)

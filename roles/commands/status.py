@@ -42,14 +42,14 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation import load_federation
     from veilsum.roles.output import publish
     from veilsum.roles.watching import describe, figures_of, listen
-    from veilsum.transport.errors import TransportError
+    from veilsum.transport.errors import BrokerUnreachable
 
     loaded = load_federation(args.folder)
     while True:
         try:
             board = asyncio.run(listen(loaded, args.key, args.seconds))
-        except TransportError as error:
-            raise LocalProtocolError(str(error)) from error
+        except BrokerUnreachable as error:
+            raise LocalProtocolError(f"{error}; start it with: veilsum broker {args.folder}") from error
         publish(describe(loaded, board), figures_of(loaded, board), args.json)
         if not args.watch:
             return 0 if board.statuses else 1

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.protocol.events import Event, RoundCommitted
+from veilsum.protocol.events import Event, RoundCommitted, RunFailed, RunFinished
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
 from veilsum.roles.config import FederationConfig
@@ -122,6 +122,12 @@ class RoundCost:
         return dict(vars(self))
 
 
+def _why(ended: RunFinished | RunFailed | None) -> str:
+    if isinstance(ended, RunFailed):
+        return f"{ended.reason.value}: {ended.detail}" if ended.detail else ended.reason.value
+    return "the server came to no end"
+
+
 def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
     """One round of a federation of `vectors:D`."""
     federation = Federation.build(config)
@@ -131,7 +137,7 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
     recorder.simulation = simulation
     simulation.run()
     if not recorder.rounds:
-        raise LocalProtocolError(f"the round did not commit: {simulation.server.ended}")
+        raise LocalProtocolError(f"the round did not commit: {_why(simulation.server.ended)}")
     result = SimulationResult(federation, recorder, simulation, wall_s=0.0)
     up = result.bytes_up_over_plain
     assert up is not None

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.roles import cli
+from tests.support.federations import make_federation
+from veilsum.roles import cli, watching
+from veilsum.roles.roster import ROSTER_FILE
 
 SIMULATE = ("simulate", "--parties", "3", "--rounds", "1")
 VECTORS = (*SIMULATE, "--task", "vectors:8")
@@ -25,7 +27,7 @@ VECTORS = (*SIMULATE, "--task", "vectors:8")
     ],
     ids=lambda value: " ".join(value[5:]) if isinstance(value, tuple) else "",
 )
-def test_a_task_that_does_not_fit_exits_with_2(
+def test_a_simulation_that_cannot_work_exits_with_2(
     arguments: tuple[str, ...],
     told: str,
     tmp_path: Path,
@@ -37,3 +39,31 @@ def test_a_task_that_does_not_fit_exits_with_2(
     error = capsys.readouterr().err
     assert told in error
     assert "unexpected" not in error
+
+
+def test_a_folder_that_is_no_federation_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without settings, and without a roster: each time the missing file and how to get one."""
+    assert cli.main(["roster", "show", str(tmp_path / "nodir")]) == cli.EXIT_BAD_REQUEST
+    assert "federation.toml does not exist: create a federation with veilsum init" in capsys.readouterr().err
+    folder = make_federation(tmp_path / "fed").folder
+    (folder / ROSTER_FILE).unlink()
+    assert cli.main(["roster", "show", str(folder)]) == cli.EXIT_BAD_REQUEST
+    assert f"{ROSTER_FILE} does not exist" in capsys.readouterr().err
+
+
+def test_a_status_without_a_broker_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is wrong with the request, so the exit code is 1."""
+    monkeypatch.setattr(watching, "CONNECT_WITHIN_S", 0.2)
+    folder = make_federation(tmp_path / "fed").folder
+    assert cli.main(["status", str(folder)]) == cli.EXIT_FAILED
+    assert f"start it with: veilsum broker {folder}" in capsys.readouterr().err
+
+
+def test_a_measured_round_that_fails_says_why_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("bench", "rounds", "--scheme", "plain", "--parties", "3", "--dim", "8", "--drop", "3")
+    assert cli.main(arguments) == cli.EXIT_FAILED
+    error = capsys.readouterr().err
+    assert "the round did not commit: fewer parties than the agreed minimum: " in error
+    assert "RunFailed" not in error

@@ -17,6 +17,7 @@ from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli import main
 from veilsum.roles.config import FederationConfig
+from veilsum.simulations.report import describe
 from veilsum.simulations.simulate import SimulationResult, simulate
 from veilsum.transport.errors import BadSetting
 from veilsum.transport.faults import Crash, Faults
@@ -72,6 +73,16 @@ def test_a_party_may_vanish_in_any_phase(scheme: str) -> None:
         require_sound(result, 2)
         lost = [node.name for node in result.simulation.participants if not node.alive]
         assert len(result.rounds[1].members) == 5 - len(lost), phase
+
+
+def test_a_loss_in_a_phase_that_never_came_is_told() -> None:
+    """Nobody is asked to reveal where nothing is contested, so nobody is lost there, and the report says so."""
+    result = simulate(vectors("ampc"), drop="1@reveal")
+    assert not result.figures()["lost"]
+    (warning,) = result.figures()["warnings"]
+    assert "drop 1@reveal" in warning
+    assert f"warning: {warning}" in describe(result)
+    assert not simulate(vectors("ampc"), drop="1@upload").figures()["warnings"]
 
 
 @pytest.mark.parametrize("scheme", ["masked", "ampc"])
