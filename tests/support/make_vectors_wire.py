@@ -249,6 +249,11 @@ def _broken_values() -> BadBodies:
             ("empty extension", KIND_KEYS, _body(_map(("key", b"\xc7\x00\x01")))),
             ("reserved byte", KIND_KEYS, _body(_map(("key", b"\xc1")))),
         ],
+    }
+
+
+def _other_forms() -> BadBodies:
+    return {
         WireDefect.NOT_CANONICAL: [
             ("fields in another order", KIND_KEYS, _body(_map(("signature", SIGNATURE), ("key", KEY)))),
             (
@@ -291,7 +296,7 @@ def _wire_bad() -> dict[str, Json]:
                 for name, kind, body in cases
             ],
         }
-        for defect, cases in (_broken_structure() | _broken_values()).items()
+        for defect, cases in (_broken_structure() | _broken_values() | _other_forms()).items()
     }
 
 

@@ -14,11 +14,7 @@ from veilsum.transport.framing import Acknowledged, Endpoint, Failed
 from veilsum.transport.incoming import MESSAGE_OVERHEAD, Incoming
 from veilsum.transport.limits import MIB, Limits
 
-KEYS = {
-    frozenset("ab"): b"key of a and b",
-    frozenset("bc"): b"key of b and c",
-    frozenset("ac"): b"key of a and c",
-}
+KEYS = {frozenset(pair): f"key of {pair[0]} and {pair[1]}".encode() for pair in ("ab", "bc", "ac")}
 
 
 def keyed(address: str, life: bytes, limits: Limits = TINY) -> Endpoint:
