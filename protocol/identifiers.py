@@ -23,9 +23,3 @@ def require_party_id(text: object) -> PartyId:
             AbortReason.UNKNOWN_PARTY, f"{text!r} is not a party name (a-z, 0-9, '-', '_', at most 63)"
         )
     return PartyId(text)
-
-
-def require_session_id(value: object) -> SessionId:
-    if not isinstance(value, bytes) or len(value) != SESSION_ID_BYTES:
-        raise Rejection(AbortReason.WRONG_SESSION, f"a session id is {SESSION_ID_BYTES} bytes")
-    return SessionId(value)

@@ -87,7 +87,3 @@ class Ring:
 
 def add_into(total: RingVector, vector: RingVector) -> None:
     np.add(total, vector, out=total)
-
-
-def subtract_from(total: RingVector, vector: RingVector) -> None:
-    np.subtract(total, vector, out=total)

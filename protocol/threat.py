@@ -34,10 +34,3 @@ def threshold_for(holders: int, threat: Threat) -> int:
     if threat is Threat.SEMI_HONEST:
         return holders // 2 + 1
     return 2 * holders // 3 + 1
-
-
-def tolerated_liars(holders: int, threshold: int) -> int:
-    """The largest c with 2t > n + c: so many holders may sign two survivor lists and only one will count."""
-    if not 1 <= threshold <= holders:
-        raise ParameterError([f"threshold {threshold} is not in 1..{holders}"])
-    return max(0, 2 * threshold - holders - 1)

@@ -81,12 +81,6 @@ def load_identity(folder: Path) -> Identity:
     return identity
 
 
-def load_public(folder: Path) -> PublicIdentity:
-    """The public half of a folder's identity."""
-    path = folder / PUBLIC_FILE
-    return read_public_identity(path) if path.exists() else load_identity(folder).public
-
-
 def read_public_identity(path: Path) -> PublicIdentity:
     """Read one public identity file, which may have come from another party and may have any mode."""
     try:

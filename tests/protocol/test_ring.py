@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.ring import Ring, add_into, subtract_from
+from veilsum.protocol.ring import Ring, add_into
 
 rings = st.sampled_from([Ring(32), Ring(64)])
 
@@ -20,14 +20,12 @@ def test_only_words_of_32_and_64_bits_exist(bits: int) -> None:
 
 
 @given(rings, st.data())
-def test_addition_and_subtraction_are_exact_modulo_two_to_the_bits(ring: Ring, data: st.DataObject) -> None:
+def test_addition_is_exact_modulo_two_to_the_bits(ring: Ring, data: st.DataObject) -> None:
     words = st.lists(st.integers(0, 2**ring.bits - 1), min_size=5, max_size=5)
     left, right = data.draw(words), data.draw(words)
     total = np.array(left, dtype=ring.dtype)
     add_into(total, np.array(right, dtype=ring.dtype))
     assert total.tolist() == [(a + b) % 2**ring.bits for a, b in zip(left, right, strict=True)]
-    subtract_from(total, np.array(right, dtype=ring.dtype))
-    assert total.tolist() == left
 
 
 @given(rings, st.data())

@@ -25,7 +25,6 @@ from veilsum.roles.keystore import (
     PUBLIC_FILE,
     create_identity,
     load_identity,
-    load_public,
     read_public_identity,
 )
 from veilsum.roles.privatefiles import PrivateFileError, create_private_file, replace_private_file
@@ -64,7 +63,7 @@ def test_stored_identity_loads_as_it_was_made(tmp_path: Path) -> None:
     made = create_identity(tmp_path / "keys", "alice", "peer", with_rsa=True)
     loaded = load_identity(tmp_path / "keys")
     assert made.rsa is not None and loaded.rsa is not None
-    assert loaded.public == made.public == load_public(tmp_path / "keys")
+    assert loaded.public == made.public == read_public_identity(tmp_path / "keys" / PUBLIC_FILE)
     assert loaded.rsa.der == made.rsa.der
     assert (loaded.name, loaded.role) == ("alice", Role.PEER)
     verify_signature(made.signing.public, "roster", DIGEST, loaded.signing.sign("roster", DIGEST))
@@ -123,9 +122,9 @@ def test_failed_write_leaves_no_trace(
 
 def test_crash_before_the_public_file_is_harmless(folder: Path) -> None:
     """With the private file alone, the public half is computed from it."""
-    expected = load_public(folder)
+    expected = read_public_identity(folder / PUBLIC_FILE)
     (folder / PUBLIC_FILE).unlink()
-    assert load_public(folder) == expected
+    assert load_identity(folder).public == expected
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o610])
@@ -251,7 +250,9 @@ PUBLIC_DAMAGE = {
 def test_damaged_public_file_is_named(folder: Path, damage: str) -> None:
     """Any change to a public file contradicts its fingerprint or breaks a rule."""
     rewrite(folder / PUBLIC_FILE, PUBLIC_DAMAGE[damage])
-    assert "corrupt" in refused(lambda: load_public(folder), folder / PUBLIC_FILE).problem
+    assert (
+        "corrupt" in refused(lambda: read_public_identity(folder / PUBLIC_FILE), folder / PUBLIC_FILE).problem
+    )
 
 
 def simulation_identity() -> Identity:
@@ -267,9 +268,13 @@ def test_simulation_key_is_refused_from_disk(tmp_path: Path) -> None:
     identity = simulation_identity()
     create_private_file(tmp_path / "keys" / PRIVATE_FILE, keystore._encode_private(identity))
     create_private_file(tmp_path / "keys" / PUBLIC_FILE, keystore._encode_public(identity.public))
-    for action, name in ((load_identity, PRIVATE_FILE), (load_public, PUBLIC_FILE)):
+    keys = tmp_path / "keys"
+    for action, name in (
+        (lambda: load_identity(keys), PRIVATE_FILE),
+        (lambda: read_public_identity(keys / PUBLIC_FILE), PUBLIC_FILE),
+    ):
         with pytest.raises(PrivateFileError, match="simulation-only") as caught:
-            action(tmp_path / "keys")
+            action()
         assert caught.value.path == tmp_path / "keys" / name
 
 

@@ -166,11 +166,6 @@ def polarization_loss(private: torch.Tensor, codes: torch.Tensor, margin: float)
     return (margin - private * codes).clamp_min(0).sum(dim=-1)
 
 
-def hamming_distance(private: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
-    """Per sample, in how many bits the signs differ; a 0 counts as differing, as it is not positive."""
-    return (private * codes <= 0).sum(dim=-1)
-
-
 def draw_codes(key: PrivateKey, classes: int, bits: int) -> Codes:
     """A row of random signs for each class, no two rows the same."""
     if classes > 2**bits:

@@ -19,7 +19,6 @@ from veilsum.roles.learning.defences.spn import (
     PrivateHead,
     SpnGuard,
     draw_codes,
-    hamming_distance,
     polarization_loss,
     shared_head,
 )
@@ -56,6 +55,11 @@ def guard_of(party: DefendedLearner) -> SpnGuard:
 
 def binary(outputs: torch.Tensor) -> torch.Tensor:
     return torch.where(outputs > 0, 1.0, -1.0)
+
+
+def hamming_distance(private: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    """Per sample, in how many bits the signs differ; a 0 counts as differing, as it is not positive."""
+    return (private * codes <= 0).sum(dim=-1)
 
 
 def mean_distance(left: torch.Tensor, right: torch.Tensor) -> float:
