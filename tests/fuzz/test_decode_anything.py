@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 import veilsum.protocol
 from tests.support.make_vectors_envelope import good_envelope
 from tests.support.make_vectors_wire import good_messages
-from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys
+from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys, Share
 from veilsum.protocol.defects import WireError
 from veilsum.protocol.envelope import decode_envelope, encode_envelope, join
 from veilsum.protocol.messages import Message, Stamp, kind_of, registered_messages
-from veilsum.protocol.replay import ReplaySnapshot
 from veilsum.protocol.wire import decode_message, decode_record, encode_message
 from veilsum.simulations.testing import message_strategy
 
@@ -110,7 +109,7 @@ def test_any_bytes_are_an_envelope_or_a_typed_error(data: bytes, plausible: bool
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_record_or_a_typed_error(data: bytes) -> None:
     with pytest.raises(WireError):
-        decode_record(ReplaySnapshot, b"\xff" + data)
+        decode_record(Share, b"\xff" + data)
 
 
 @pytest.mark.parametrize("cls", ALL_MESSAGES, ids=kind_of)
