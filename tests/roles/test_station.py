@@ -17,7 +17,7 @@ from veilsum.protocol.events import RunFinished
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.keys import Identity, Role
 from veilsum.protocol.signing import SigningKey
-from veilsum.roles import launch, process
+from veilsum.roles import launch, mosquitto, process
 from veilsum.roles.driver import Tally
 from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import SeededEntropy
@@ -132,3 +132,14 @@ def test_what_a_role_prints_is_logged_and_never_fills_its_pipe(tmp_path: Path) -
     assert child.code == 0
     assert child.facts == [{"fact": "told"}]
     assert "printed" in (loaded.folder / launch.LOGS_FOLDER / "p1.log").read_text()
+
+
+def test_a_broker_program_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version is then unknown, which is no reason not to start."""
+    program = tmp_path / "mosquitto"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(mosquitto, "_VERSION_S", 0.2)
+    assert mosquitto.version_of(str(program)) == "mosquitto"
