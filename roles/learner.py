@@ -100,7 +100,7 @@ def apply_update(
     require_float_vector(model, "model")
     if mean.shape != model.shape:
         raise LocalProtocolError(f"the mean has shape {mean.shape}, the model {model.shape}")
-    wide = mean.astype(np.float64)
+    wide = mean.astype(np.float64, copy=False)
     match payload:
         case "model":
             updated = wide

@@ -15,7 +15,7 @@ from __future__ import annotations
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.events import RoundCommitted
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message, Tensor
+from veilsum.protocol.messages import Message
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.shares import ReleasedShares, ShareKind
 
@@ -30,7 +30,7 @@ class Vigil:
         self._newest: dict[PartyId, int] = {}
         self._released: dict[tuple[PartyId, int, PartyId], ShareKind] = {}
         self._released_in: dict[tuple[PartyId, int], tuple[bytes, int]] = {}
-        self._uploads: dict[tuple[PartyId, bytes, int, int], Tensor] = {}
+        self._uploads: set[tuple[PartyId, bytes, int, int]] = set()
 
     def note_commit(self, party: PartyId, event: RoundCommitted) -> None:
         if event.round <= self._newest.get(party, -1):
@@ -39,7 +39,6 @@ class Vigil:
         stated = (event.model_hash, event.members)
         if event.model_hash and self._results.setdefault(event.round, stated) != stated:
             raise InvariantViolated(f"I3: {party} committed another set or model in round {event.round}")
-        self._uploads = {key: upload for key, upload in self._uploads.items() if key[2] > event.round}
 
     def note_message(self, sender: PartyId, message: Message) -> None:
         if isinstance(message, ReleasedShares):
@@ -63,5 +62,6 @@ class Vigil:
     def _note_upload(self, sender: PartyId, message: MaskedInput) -> None:
         stamp = message.stamp
         key = (sender, stamp.session, stamp.round, stamp.attempt)
-        if self._uploads.setdefault(key, message.vector) is not message.vector:
+        if key in self._uploads:
             raise InvariantViolated(f"I5: {sender} uploads twice in round {stamp.round}.{stamp.attempt}")
+        self._uploads.add(key)

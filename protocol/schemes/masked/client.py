@@ -114,7 +114,8 @@ class MaskedClient(CollectingParticipant):
         """All signatures against a server that may lie, else those of our neighbours."""
         seat = self._seat
         every = seat.parameters.threat is Threat.LYING
-        for name in graph.parties if every else graph.neighbours_of(seat.name):
+        others = [name for name in graph.parties if name != seat.name]
+        for name in others if every else graph.neighbours_of(seat.name):
             record = message.keys[name]
             require_agreement_key(record.key)
             if record.model_hash != self.stamp.model_hash:
