@@ -9,26 +9,38 @@ from veilsum.roles.output import Table
 from veilsum.simulations.record import RoundRecord
 from veilsum.simulations.simulate import SimulationResult, what_was_seen
 
-COLUMNS = ("round", "parties", "attempt", "loss", "metric", "KiB up", "KiB down", "distance", "virtual s")
+COLUMNS = (
+    "round",
+    "who took part",
+    "attempt",
+    "loss",
+    "metric",
+    "up/plain",
+    "down/plain",
+    "distance",
+    "virtual s",
+)
+NAMES_SHOWN = 8
 
 
 def describe(result: SimulationResult) -> str:
     config = result.federation.config
     title = f"{config.scheme}: {len(config.parties)} parties, task {config.task}, seed {config.seed}"
-    table = Table(title, COLUMNS, [_row(one) for one in result.rounds]).render()
+    plain = result.plain_bytes
+    table = Table(title, COLUMNS, [_row(one, *plain) for one in result.rounds]).render()
     return "\n".join([table, *_summary(result), ""])
 
 
-def _row(one: RoundRecord) -> tuple[str, ...]:
-    best = headline(one.metrics)
+def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
+    best, count = headline(one.metrics), len(one.members)
     return (
         str(one.round + 1),
-        str(len(one.members)),
+        " ".join(one.members) if count <= NAMES_SHOWN else f"{count} parties",
         str(one.attempt + 1),
         f"{one.loss:.4f}",
         f"{best[1]:.4f}" if best is not None else "",
-        f"{one.bytes_up / 1024:.1f}",
-        f"{one.bytes_down / 1024:.1f}",
+        f"{one.bytes_up / (count * plain_up):.2f}",
+        f"{one.bytes_down / (count * plain_down):.2f}",
         f"{one.mean_distance:.4f}" if one.mean_distance is not None else "",
         f"{one.virtual_s:.1f}",
     )

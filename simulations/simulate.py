@@ -68,21 +68,28 @@ class SimulationResult:
         return next(iter(self.federation.learners.values())).evaluate(self.model)
 
     @property
+    def plain_bytes(self) -> tuple[int, int]:
+        """What FedAvg sends for one party and round: a float32 vector up, and one down."""
+        return len(Body.of(PlainUpdate(Stamp(), self._zeros, 1))), len(
+            Body.of(RoundOpened(Stamp(), self._zeros))
+        )
+
+    @property
     def bytes_up_over_plain(self) -> float | None:
-        return self._over_plain(self.recorder.bytes_up, PlainUpdate(Stamp(), self._zeros, 1))
+        return self._over_plain(self.recorder.bytes_up, self.plain_bytes[0])
 
     @property
     def bytes_down_over_plain(self) -> float | None:
-        return self._over_plain(self.recorder.bytes_down, RoundOpened(Stamp(), self._zeros))
+        return self._over_plain(self.recorder.bytes_down, self.plain_bytes[1])
 
     @property
     def _zeros(self) -> Model:
         return np.zeros(self.federation.parameters.dimension, dtype="<f4")
 
-    def _over_plain(self, sent: int, message: Message) -> float | None:
-        """Bytes of all participants over what FedAvg needs for the same rounds: one float32 vector each."""
+    def _over_plain(self, sent: int, plain: int) -> float | None:
+        """Bytes of all participants over what FedAvg needs for the same rounds."""
         vectors = sum(len(one.members) for one in self.rounds)
-        return sent / (vectors * len(Body.of(message))) if vectors else None
+        return sent / (vectors * plain) if vectors else None
 
     @property
     def protocol_cpu_s(self) -> float:
