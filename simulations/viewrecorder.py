@@ -13,9 +13,7 @@ from veilsum.protocol.messages import Message, kind_of
 from veilsum.protocol.participant import ParticipantMachine
 from veilsum.roles.learner import LocalUpdate
 from veilsum.roles.learning.task import Samples
-from veilsum.simulations.record import Recorder
-from veilsum.simulations.simulation import Node
-from veilsum.simulations.views import (
+from veilsum.roles.views import (
     BROKER,
     EpochKeys,
     Observed,
@@ -24,6 +22,8 @@ from veilsum.simulations.views import (
     Result,
     View,
 )
+from veilsum.simulations.record import Recorder
+from veilsum.simulations.simulation import Node
 
 COALITION = "coalition"
 

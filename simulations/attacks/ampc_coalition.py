@@ -19,9 +19,9 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.session import hash_model
 from veilsum.roles.learner import apply_update
+from veilsum.roles.views import View
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.attacks.targets import config_of
-from veilsum.simulations.views import View
 
 
 @dataclass(frozen=True, eq=False)

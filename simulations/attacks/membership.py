@@ -20,9 +20,9 @@ from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.vectorize import load_vector
+from veilsum.roles.views import PublicFacts
 from veilsum.simulations.attacks.targets import config_of
 from veilsum.simulations.metrics import Reals, best_threshold
-from veilsum.simulations.views import PublicFacts
 
 _PIXEL_MAX = 255
 _MOST_EPOCHS = 30

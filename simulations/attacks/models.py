@@ -9,9 +9,9 @@ from veilsum.protocol.events import Model
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.session import Farewell, RoundOpened
 from veilsum.roles.learner import apply_update
+from veilsum.roles.views import View
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.attacks.targets import config_of, read_words
-from veilsum.simulations.views import View
 
 
 def best_model(view: View) -> Model:

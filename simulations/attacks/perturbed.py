@@ -18,10 +18,10 @@ from veilsum.protocol.perturbation.public import PublicNoise
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced
 from veilsum.protocol.session import RoundOpened
 from veilsum.roles.learning.task import Array, Samples
+from veilsum.roles.views import View
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.attacks.membership import Exposed
 from veilsum.simulations.attacks.perturbation import least_squares, projection
-from veilsum.simulations.views import View
 
 Reals = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from veilsum.protocol.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.roles.views import View
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.attacks.targets import config_of
-from veilsum.simulations.views import View
 
 Expand = Callable[[int, int], RingVector]
 """(seed, length) -> the words of a stream."""

@@ -15,9 +15,9 @@ from veilsum.protocol.events import Model
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.vectorize import to_vector
+from veilsum.roles.views import PublicFacts
 from veilsum.simulations.attacks.membership import Exposed, Scores, Suspects
 from veilsum.simulations.metrics import Reals, best_threshold
-from veilsum.simulations.views import PublicFacts
 
 SHADOWS = 4
 _EPOCHS = 40

@@ -31,8 +31,8 @@ from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.session import Farewell, RoundOpened
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.learning.seeds import generator
+from veilsum.roles.views import PublicFacts, View
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
-from veilsum.simulations.views import PublicFacts, View
 
 Vector = NDArray[np.floating[Any]]
 

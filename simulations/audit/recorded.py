@@ -7,13 +7,13 @@ The matching loss tells how well the found images explain the gradient: relative
 from __future__ import annotations
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.views import View
 from veilsum.simulations.attacks.common import AttackDoesNotFit, Reconstruction, one_thread
 from veilsum.simulations.attacks.targets import Target, as_noise, gradients_in
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import PICTURES, Picture, Row, RowKind
 from veilsum.simulations.audit.runner import Outcome
 from veilsum.simulations.metrics import clamp
-from veilsum.simulations.views import View
 
 
 def attack_view(view: View, request: Request) -> Outcome:

@@ -21,10 +21,10 @@ from veilsum.roles.learning.perturbed import trace_task
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task, load_task
 from veilsum.roles.learning.vectors import VectorsTask
+from veilsum.roles.views import View
 from veilsum.simulations.federation import Federation
 from veilsum.simulations.simulation import Simulation
 from veilsum.simulations.viewrecorder import ViewRecorder, members_of
-from veilsum.simulations.views import View
 
 _PIXEL_MAX = 255
 

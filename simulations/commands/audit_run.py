@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if args.view is not None:
         return _attack_recorded(args, request)
     if args.save_view is not None:
-        from veilsum.simulations.viewfile import save_view
+        from veilsum.roles.viewfile import save_view
 
         save_view(next(request.stages()).view(args.adversary), args.save_view)
     outcome = run_requests([request], progress=True)
@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attack_recorded(args: argparse.Namespace, request: Request) -> int:
+    from veilsum.roles.viewfile import load_view
     from veilsum.simulations.audit.recorded import attack_view
-    from veilsum.simulations.viewfile import load_view
 
     outcome = attack_view(load_view(args.view), request)
     return publish_outcome(outcome, f"Audit: {args.attack} on the recorded view {args.view.name}", args)

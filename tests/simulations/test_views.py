@@ -14,10 +14,10 @@ from veilsum.protocol.messages import kind_of
 from veilsum.protocol.schemes.ampc.messages import SeedsForNeighbour
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.roles.viewfile import BadViewFile, load_view, save_view
+from veilsum.roles.views import View, pool
 from veilsum.simulations.audit.stage import Played
-from veilsum.simulations.viewfile import BadViewFile, load_view, save_view
 from veilsum.simulations.viewrecorder import members_of
-from veilsum.simulations.views import View, pool
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
 ADVERSARIES = ("server", "client", "broker", "coalition", "others")

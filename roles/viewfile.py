@@ -25,7 +25,7 @@ from veilsum.protocol.schemes.interface import scheme_names
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.wire import decode_message, encode_message
 from veilsum.roles.learning.task import Samples
-from veilsum.simulations.views import EpochKeys, Observed, OwnUpdate, PublicFacts, Result, View
+from veilsum.roles.views import EpochKeys, Observed, OwnUpdate, PublicFacts, Result, View
 
 FORMAT = "veilsum view 1"
 _TABLE = "table"
