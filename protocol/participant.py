@@ -11,9 +11,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veilsum.protocol.chassis_tables import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.early import EarlyMessages
 from veilsum.protocol.errors import (
@@ -41,6 +38,7 @@ from veilsum.protocol.parameters import Parameters, Timing
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.roster import Roster
 from veilsum.protocol.rounds import (
+    ApplyMean,
     Committed,
     Failed,
     Outcome,
@@ -51,11 +49,11 @@ from veilsum.protocol.rounds import (
     Trained,
     failure_of,
     guard_work,
+    next_model_of,
     reason_from_text,
     require_same_attempt,
 )
 from veilsum.protocol.schemes.interface import Scheme, require_equipped, require_workable
-from veilsum.protocol.server import ApplyMean
 from veilsum.protocol.session import (
     Farewell,
     Greeting,
@@ -124,6 +122,11 @@ class ParticipantMachine:
     def machine(self) -> RoundMachine | None:
         """The attempt (or set-up) under way."""
         return self._machine
+
+    @property
+    def secrets(self) -> object:
+        """What the session's set-up left this party with, for it alone; None if there was none."""
+        return self._secrets
 
     def start(self, now: float) -> list[Event]:
         self._give_up_at = now + self._timing.patience_s
@@ -241,11 +244,6 @@ class ParticipantMachine:
     def _seat(self, stamp: Stamp) -> Seat:
         assert self.session is not None
         assert self._greeting is not None
-        model, round_number = self.model, stamp.round
-
-        def next_model(before: Model, mean: NDArray[np.float64]) -> Model:
-            return self._apply(before, mean, round_number)
-
         return Seat(
             me=self._me,
             roster=self._roster,
@@ -254,8 +252,8 @@ class ParticipantMachine:
             random=self._random,
             session=self.session,
             stamp=stamp,
-            model=model,
-            next_model=next_model,
+            model=self.model,
+            next_model=next_model_of(self._apply, stamp.round),
             box_key=self._greeting.box_key,
             secrets=self._secrets,
             record=self.record,

@@ -46,6 +46,9 @@ from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
 
 H = TypeVar("H", bound=Callable[..., list[Event]])
 
+ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64], int], Model]
+"""The next model from the model of a round, the mean of its payloads and the round's number."""
+
 NextModel: TypeAlias = Callable[[Model, NDArray[np.float64]], Model]
 """The model after this round, from the model before it and the mean of its payloads; pure, and heavy."""
 
@@ -163,6 +166,11 @@ class Seat:
     @property
     def name(self) -> PartyId:
         return self.me.name
+
+
+def next_model_of(apply: ApplyMean, round_number: int) -> NextModel:
+    """The step of one round."""
+    return lambda before, mean: apply(before, mean, round_number)
 
 
 def handles(message_class: type[Message]) -> Callable[[H], H]:

@@ -7,11 +7,7 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from veilsum.protocol.agreement import require_new_key
 from veilsum.protocol.chassis_tables import SERVER_TABLE, ServerPhase
@@ -36,12 +32,14 @@ from veilsum.protocol.parameters import Parameters, Rekey, Timing
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.roster import Roster
 from veilsum.protocol.rounds import (
+    ApplyMean,
     Committed,
     Failed,
     Prepared,
     RoundMachine,
     ServerDesk,
     guard_work,
+    next_model_of,
     require_same_attempt,
 )
 from veilsum.protocol.schemes.interface import Scheme, require_equipped, require_workable
@@ -60,9 +58,6 @@ from veilsum.protocol.session import (
     hash_model,
 )
 from veilsum.protocol.transitions import Phase
-
-ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64], int], Model]
-"""The next model from the model of a round, the mean of its payloads and the round's number."""
 
 
 class ServerMachine:
@@ -242,11 +237,6 @@ class ServerMachine:
         return events + self._settled(setup.start(now), now)
 
     def _desk(self, session: Session) -> ServerDesk:
-        round_number, model = self.rounds_done, self.model
-
-        def next_model(before: Model, mean: NDArray[np.float64]) -> Model:
-            return self._apply(before, mean, round_number)
-
         return ServerDesk(
             me=self._me,
             roster=self._roster,
@@ -254,9 +244,9 @@ class ServerMachine:
             timing=self._timing,
             random=self._random,
             session=session,
-            stamp=Stamp(session.id, round_number, self.attempt, self._model_hash),
-            model=model,
-            next_model=next_model,
+            stamp=Stamp(session.id, self.rounds_done, self.attempt, self._model_hash),
+            model=self.model,
+            next_model=next_model_of(self._apply, self.rounds_done),
             noise=self._noise,
         )
 
