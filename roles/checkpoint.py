@@ -2,13 +2,14 @@
 
     checkpoint-000000000042.json   numbers, checksum, and which model belongs to them
     model-<rounds>-<hash>.f32      the model: float32, little-endian
+    memory-<rounds>-<hash>.bin     what the server's optimiser remembers, if it has one
     lock                           held by the process that lives here
 
 Each checkpoint is a new file: written under a temporary name, flushed, renamed, and the folder flushed; so
-after a crash at any point the newest complete one counts. The model is a file of its own, because a decision in
-the middle of a round must be durable before the next message and must not cost the writing of a large model.
+after a crash at any point the newest complete one counts. Model and memory are files of their own, because a decision
+in the middle of a round must be durable before the next message and must not cost the writing of a large model.
 
-The last three checkpoints and their models are kept. A newest one that is damaged is passed over with a
+The last three checkpoints and what belongs to them are kept. A newest one that is damaged is passed over with a
 warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
 have said so. One lost file can at most have opened a round; two can have opened and spent it, so after two the
 next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
@@ -29,25 +30,26 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from veilsum.protocol.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import PartyId, require_party_id
 from veilsum.protocol.rounds import ParticipationRecord
 from veilsum.roles.durable import Durable
-from veilsum.roles.learner import sha256_of
 from veilsum.roles.privatefiles import make_private_folder, replace_private_file
 
 KEPT = 3
 _FORMAT = "veilsum checkpoint"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
-_MODEL_NAME = re.compile(r"model-\d{12}-[0-9a-f]{16}\.f32")
+_PART_NAME = re.compile(r"(model|memory)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 _LONGEST_FILE = 64 * 1024 * 1024
+
+_Part: TypeAlias = dict[str, Any]
+"""Where a large part is: its file, its SHA-256 and its length in bytes."""
 
 
 class CheckpointError(LocalProtocolError):
@@ -78,8 +80,7 @@ class StateFolder:
         self._settings = settings_hash.hex()
         self._lock: int | None = None
         self._serial = 0
-        self._model: dict[str, Any] | None = None
-        self._model_of: Model | None = None
+        self._parts: dict[str, tuple[object, _Part]] = {}
 
     def acquire(self) -> None:
         """Move in, or refuse because another process of this party is there."""
@@ -141,7 +142,7 @@ class StateFolder:
         serial = self._serial + 1
         path = self.folder / f"checkpoint-{serial:012}.json"
         try:
-            self._save_model(durable)
+            self._save_parts(durable)
             replace_private_file(path, _encode(self._fields(serial, durable, seen or {})))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -161,17 +162,25 @@ class StateFolder:
                 self.folder, f"old checkpoints cannot be removed ({error.strerror})", "correct the folder"
             ) from error
 
-    def _save_model(self, durable: Durable) -> None:
-        model = durable.model
-        if model is None:
-            self._model, self._model_of = None, None
-            return
-        if model is self._model_of:
-            return
-        digest = sha256_of(model)
-        name = f"model-{durable.rounds_done:012}-{digest[:16]}.f32"
-        replace_private_file(self.folder / name, np.ascontiguousarray(model, dtype="<f4").tobytes())
-        self._model, self._model_of = {"file": name, "sha256": digest, "length": len(model)}, model
+    def _save_parts(self, durable: Durable) -> None:
+        """Write the large parts that are not on disk yet; one that is still the same object is."""
+        parts: dict[str, tuple[object | None, str]] = {
+            "model": (durable.model, "f32"),
+            "memory": (durable.memory.get(durable.rounds_done), "bin"),
+        }
+        for kind, (value, ending) in parts.items():
+            if value is None:
+                self._parts.pop(kind, None)
+                continue
+            if kind in self._parts and self._parts[kind][0] is value:
+                continue
+            content = (
+                value if isinstance(value, bytes) else np.ascontiguousarray(value, dtype="<f4").tobytes()
+            )
+            digest = hashlib.sha256(content).hexdigest()
+            name = f"{kind}-{durable.rounds_done:012}-{digest[:16]}.{ending}"
+            replace_private_file(self.folder / name, content)
+            self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
 
     def _fields(self, serial: int, durable: Durable, seen: Mapping[PartyId, int]) -> dict[str, Any]:
         return {
@@ -185,7 +194,7 @@ class StateFolder:
             "spent_rounds": sorted(durable.record.spent_rounds),
             "cohorts": [sorted(cohort) for cohort in durable.record.cohorts],
             "seen": dict(seen),
-            "model": self._model,
+            "parts": {kind: part for kind, (_, part) in self._parts.items()},
         }
 
     def _require_ours(self, path: Path, fields: Mapping[str, Any]) -> None:
@@ -205,11 +214,14 @@ class StateFolder:
             [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
             set(fields["spent_rounds"]),
         )
-        stored = fields["model"]
-        model = None if stored is None else _read_model(self.folder, stored)
-        self._model, self._model_of = stored, model
+        parts, rounds_done = fields["parts"], fields["rounds_done"]
+        values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
+        if "model" in values:
+            values["model"] = np.frombuffer(values["model"], dtype="<f4").copy()
+        self._parts = {kind: (values[kind], part) for kind, part in parts.items()}
+        memory = {rounds_done: values["memory"]} if "memory" in values else {}
         return Saved(
-            Durable(fields["rounds_done"], model, record, fields["attempt"]),
+            Durable(rounds_done, values.get("model"), record, fields["attempt"], memory=memory),
             {require_party_id(name): int(number) for name, number in fields["seen"].items()},
         )
 
@@ -220,21 +232,21 @@ class StateFolder:
                     yield int(match[1]), path
 
     def _forget_old(self) -> None:
-        """Remove all but the last three checkpoints, and models that none of these names."""
+        """Remove all but the last three checkpoints, and parts that none of these names."""
         newest_first = [path for _, path in sorted(self._files(), reverse=True)]
-        kept, wanted = 0, set()
+        kept, wanted = 0, set[str]()
         for path in newest_first:
             if kept >= KEPT:
                 path.unlink(missing_ok=True)
                 continue
             try:
-                stored = _read_fields(path)["model"]
+                parts = _read_fields(path)["parts"]
             except _Damaged:
                 continue
             kept += 1
-            wanted.add(stored["file"] if stored is not None else "")
+            wanted |= {part["file"] for part in parts.values()}
         for path in self.folder.iterdir():
-            if _MODEL_NAME.fullmatch(path.name) and path.name not in wanted:
+            if _PART_NAME.fullmatch(path.name) and path.name not in wanted:
                 path.unlink(missing_ok=True)
 
 
@@ -264,14 +276,14 @@ def _read_fields(path: Path) -> dict[str, Any]:
     return fields
 
 
-def _read_model(folder: Path, stored: Mapping[str, Any]) -> Model:
-    name = stored["file"]
-    if not _MODEL_NAME.fullmatch(name):
-        raise _Damaged("it names no model of ours")
+def _read_part(folder: Path, part: _Part) -> bytes:
+    name: str = part["file"]
+    if not _PART_NAME.fullmatch(name):
+        raise _Damaged("it names no file of ours")
     try:
-        model = np.fromfile(folder / name, dtype="<f4")
+        content: bytes = (folder / name).read_bytes()
     except OSError as error:
         raise _Damaged(f"{name}: {error.strerror}") from None
-    if len(model) != stored["length"] or sha256_of(model) != stored["sha256"]:
-        raise _Damaged(f"{name} is not the model it should be")
-    return model
+    if len(content) != part["length"] or hashlib.sha256(content).hexdigest() != part["sha256"]:
+        raise _Damaged(f"{name} is not the file it should be")
+    return content

@@ -75,6 +75,7 @@ class FederationConfig:
     batch_size: int | None = 16
     lr_schedule: str = "constant"
     gradient_batch: str = "full"
+    server_optimizer: str = "sgd"
     defence: str = ""
     bits: int = 64
     clip: float = 8.0

@@ -118,6 +118,7 @@ def require_workable(config: FederationConfig) -> None:
     problems.attempt(config.task_options, None)
     problems.attempt(lambda: _require_task_name(config.task), None)
     problems.attempt(lambda: _require_fitting_defence(config), None)
+    problems.attempt(lambda: _require_fitting_optimizer(config), None)
     problems.attempt(lambda: build_parameters(config, 1), None)
     problems.raise_if_any()
 
@@ -135,6 +136,7 @@ def build_training_options(config: FederationConfig, device: str) -> TrainingOpt
         payload=cast("Payload", config.upload),
         gradient_batch=cast("GradientBatch", config.gradient_batch),
         device=device,
+        server_optimizer=config.server_optimizer,
     )
 
 
@@ -210,6 +212,29 @@ def _require_fitting_defence(config: FederationConfig) -> None:
     problems = list(parse_defence(config.defence).problems(config))
     if config.disguises and config.defence:
         problems.append(f"defence: parties of {config.scheme} cannot see true gradients: leave it out")
+    if problems:
+        raise ParameterError(problems)
+
+
+def _require_fitting_optimizer(config: FederationConfig) -> None:
+    """An optimiser that remembers needs one place that remembers: a server which holds the model."""
+    from veilsum.roles.learning.training import PLAIN_STEP
+
+    if config.server_optimizer == PLAIN_STEP:
+        return
+    from veilsum.roles.learning.server_optimizer import read_optimizer
+
+    read_optimizer(config.server_optimizer)
+    problems = []
+    if not load_scheme(config.scheme).server_holds_model:
+        problems.append(
+            f"server_optimizer: in {config.scheme} every peer takes the step itself, and one that joins later would "
+            "remember nothing: leave it out, or use plain, masked, perturbed or bilateral"
+        )
+    if config.schedule != Schedule.FEDAVG.value:
+        problems.append(f"server_optimizer: schedule {config.schedule} averages nothing: leave it out")
+    if config.task.partition(":")[0] == "vectors":
+        problems.append(f"server_optimizer: task {config.task} has no parameters: leave it out")
     if problems:
         raise ParameterError(problems)
 

@@ -148,6 +148,15 @@ TRAINING = (
         choices=("full", "mini"),
     ),
     Setting(
+        "server_optimizer",
+        "training",
+        "server_optimizer",
+        Form.TEXT,
+        "the server's step on a mean gradient or delta: sgd, or any optimiser of torch with settings, as in "
+        "adam:weight_decay=0.01 or sgd:momentum=0.9; it goes on from round to round",
+        metavar="OPTIMIZER",
+    ),
+    Setting(
         "defence",
         "training",
         "defence",

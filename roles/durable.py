@@ -15,13 +15,17 @@ from veilsum.protocol.rounds import ParticipationRecord
 
 @dataclass
 class Durable:
-    """`attempt` is the first number not yet used in the round that is next; `life` counts the party's starts."""
+    """`attempt` is the first number not yet used in the round that is next; `life` counts the party's starts.
+
+    `memory` is what a server's optimiser knew at the beginning of a round, by round.
+    """
 
     rounds_done: int
     model: Model | None
     record: ParticipationRecord = field(default_factory=ParticipationRecord)
     attempt: int = 0
     life: int = 0
+    memory: dict[int, bytes] = field(default_factory=dict)
 
     def note(self, event: Event) -> bool:
         """Take over what must survive a restart; whether there was anything."""

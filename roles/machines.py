@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from veilsum.protocol.events import Event, Model
+from veilsum.protocol.events import Event
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message
@@ -22,7 +19,7 @@ from veilsum.protocol.server import ServerMachine
 from veilsum.protocol.transitions import Phase
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.durable import Durable
-from veilsum.roles.learner import apply_update
+from veilsum.roles.stepping import StepOptimizer, Stepping
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.training import TrainingOptions
@@ -64,9 +61,17 @@ class Rules:
         return self.scheme.server_holds_model == (name == SERVER)
 
     def machine(
-        self, identity: Identity, durable: Durable, random: RandomBytes, noise: Noise = None
+        self,
+        identity: Identity,
+        durable: Durable,
+        random: RandomBytes,
+        noise: Noise = None,
+        optimizer: StepOptimizer | None = None,
     ) -> ServerMachine | ParticipantMachine:
-        """A machine that starts from what the party has on disk; `noise` where its scheme works with some."""
+        """A machine that starts from what the party has on disk.
+
+        `noise` where its scheme works with some; `optimizer` for a server that steps with one.
+        """
         model = durable.model if self.holds_model(identity.name) else None
         if identity.name == SERVER:
             return ServerMachine(
@@ -78,7 +83,7 @@ class Rules:
                 random=random,
                 rounds=self.config.rounds,
                 model=model,
-                apply=self.apply,
+                apply=Stepping(self.training, optimizer, durable.memory).apply,
                 rounds_done=durable.rounds_done,
                 first_attempt=durable.attempt,
                 noise=cast("ServerNoise | None", noise),
@@ -91,13 +96,8 @@ class Rules:
             timing=self.config.timing,
             random=random,
             model=model,
-            apply=self.apply,
+            apply=Stepping(self.training).apply,
             rounds_done=durable.rounds_done,
             record=durable.record,
             noise=cast("ClientNoise | None", noise),
         )
-
-    def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
-        """The next model; pure, so that all who apply the same mean hold the same bytes."""
-        learning_rate = self.training.learning_rate_at(round_number)
-        return apply_update(model, mean, self.training.payload, learning_rate)

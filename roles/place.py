@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.events import Model
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity, Role
 from veilsum.roles.config_file import FILE_NAME
 from veilsum.roles.entropy import require_real_entropy, system_entropy
@@ -19,6 +19,7 @@ from veilsum.roles.learner import Learner
 from veilsum.roles.machines import Noise
 from veilsum.roles.privatefiles import PrivateFileError
 from veilsum.roles.roster import RosterRefused
+from veilsum.roles.stepping import StepOptimizer
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.perturbed import PerturbedLearner
@@ -91,6 +92,19 @@ def find_noise(place: Place, learner: Learner | None) -> Noise:
 
     task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
     return DisguisingServer(trace_task(config, task), config.training_options())
+
+
+def find_optimizer(place: Place) -> StepOptimizer | None:
+    """What takes the server's step on the mean; loads torch where there is one."""
+    config = place.loaded.config
+    training = config.training_options()
+    if place.name != SERVER or not training.steps_with_optimizer:
+        return None
+    from veilsum.roles.learning.factory import make_server_optimizer
+    from veilsum.roles.learning.task import load_task
+
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
+    return make_server_optimizer(task, training)
 
 
 def noise_notes(noise: Noise) -> Iterator[str]:

@@ -3,8 +3,9 @@
     settings, roster, keys  ->  model, state on disk  ->  channels, transport, machine  ->  driver
 
 A role draws its randomness from the operating system and refuses keys of simulations. torch is loaded by
-participants that train, and by a server only to disguise the model. The state folder is locked for as long as the
-process lives, and a checkpoint with a new life is on disk before the first message leaves.
+participants that train, and by a server only to disguise the model or to step with one of torch's optimisers. The
+state folder is locked for as long as the process lives, and a checkpoint with a new life is on disk before the first
+message leaves.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from veilsum.roles.place import (
     defence_notes,
     find_first_model,
     find_noise,
+    find_optimizer,
     make_party_learner,
     noise_notes,
     state_folder,
@@ -46,6 +48,7 @@ from veilsum.roles.place import (
 )
 from veilsum.roles.post import PostOffice
 from veilsum.roles.status import EVERY_S, MOST_LATE, Status, sign_status
+from veilsum.roles.stepping import StepOptimizer
 from veilsum.transport.datagrams import LIFE_BYTES
 from veilsum.transport.errors import TransportError
 from veilsum.transport.mqtt import MqttTransport
@@ -113,7 +116,8 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     warnings = (*rules.scheme.warnings(rules.parameters), *noise_notes(noise), *defence_notes(place, learner))
     for text in warnings:
         journal.say("warning", text=text)
-    station = _Station(place, rules, durable, state, post, learner, journal, noise)
+    optimizer = find_optimizer(place)
+    station = _Station(place, rules, durable, state, post, learner, journal, noise, optimizer)
     return station.run()
 
 
@@ -129,6 +133,7 @@ class _Station:
     learner: Learner | None
     journal: Journal
     noise: Noise
+    optimizer: StepOptimizer | None
 
     def run(self) -> int:
         work = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
@@ -187,7 +192,7 @@ class _Station:
     async def _drive(self, transport: MqttTransport, work: Executor, disk: Executor) -> Ended:
         timing = self.rules.config.timing
         random = require_real_entropy(system_entropy)
-        machine = self.rules.machine(self.place.identity, self.durable, random, self.noise)
+        machine = self.rules.machine(self.place.identity, self.durable, random, self.noise, self.optimizer)
         driver = Driver(
             machine=machine,
             post=self.post,

@@ -10,9 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.keys import Identity, Role
@@ -27,10 +24,11 @@ from veilsum.roles.durable import Durable
 from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.learner import Learner
 from veilsum.roles.learning.defences.parse import parse_defence
-from veilsum.roles.learning.factory import Defended, make_learner
+from veilsum.roles.learning.factory import Defended, make_learner, make_server_optimizer
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.machines import Noise, Rules
+from veilsum.roles.stepping import StepOptimizer, Stepping
 from veilsum.simulations.keypool import simulation_rsa_key
 
 if TYPE_CHECKING:
@@ -50,6 +48,7 @@ class Federation:
     initial_model: Model
     entropy: SeededEntropy
     noise: DisguisingServer | None = None
+    optimizer: StepOptimizer | None = None
 
     @classmethod
     def build(cls, config: FederationConfig, initial_model: Model | None = None) -> Federation:
@@ -92,6 +91,7 @@ class Federation:
             initial_model=model,
             entropy=entropy,
             noise=disguising,
+            optimizer=make_server_optimizer(task, config.training_options()),
         )
 
     def defence_notes(self) -> Iterator[str]:
@@ -122,10 +122,11 @@ class Federation:
         noise: Noise = None
         if self.noise is not None:
             noise = self.noise if name == SERVER else cast("PerturbedLearner", self.learners[name])
-        return self.rules.machine(self.identities[name], durable, random, noise)
+        return self.rules.machine(self.identities[name], durable, random, noise, self.optimizer)
 
-    def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
-        return self.rules.apply(model, mean, round_number)
+    def stepping(self) -> Stepping:
+        """What makes the next model from a mean, as a server that has done no round yet."""
+        return Stepping(self.training, self.optimizer)
 
 
 def _identities(config: FederationConfig, scheme: Scheme, entropy: SeededEntropy) -> dict[PartyId, Identity]:

@@ -78,6 +78,7 @@ class Recorder(Observer):
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}
         self.vigil = Vigil()
+        self._stepping = self.federation.stepping()
         self._counted = (0, 0)
 
     def on_training(self, node: Node, round_number: int, update: LocalUpdate) -> None:
@@ -151,7 +152,7 @@ class Recorder(Observer):
         if event.total is None:
             before = self.model if self.model is not None else self.federation.initial_model
             assert event.model is not None
-            expected = self.federation.apply(before, float_mean(updates, slice(None)), event.round)
+            expected = self._stepping.apply(before, float_mean(updates, slice(None)), event.round)
             return float(np.abs(event.model - expected).max()), None
         encoding = self.federation.parameters.encoding
         total = encoding.ring.zeros(len(event.total))

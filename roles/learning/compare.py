@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veilsum.roles.learner import FloatVector, Learner, apply_update
+import numpy as np
+
+from veilsum.roles.learner import FloatVector, Learner
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.factory import make_learner, make_server_optimizer
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectors import VectorsTask
+from veilsum.roles.stepping import StepOptimizer, Stepping
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,9 @@ class Trained:
 def train_central(task: Task | VectorsTask, rounds: int, options: TrainingOptions, seed: int) -> Trained:
     """Train on the pooled data for as many rounds as the federation."""
     _require_learning(task)
-    return train_alone(make_learner(task, 0, 1, "iid", options, seed), rounds, options)
+    return train_alone(
+        make_learner(task, 0, 1, "iid", options, seed), rounds, options, make_server_optimizer(task, options)
+    )
 
 
 def train_standalone(
@@ -36,15 +41,19 @@ def train_standalone(
     """Train every party on its own part; the list is in the order of the parties."""
     _require_learning(task)
     learners = (make_learner(task, party, parties, split, options, seed) for party in range(parties))
-    return [train_alone(learner, rounds, options) for learner in learners]
+    optimizer = make_server_optimizer(task, options)
+    return [train_alone(learner, rounds, options, optimizer) for learner in learners]
 
 
-def train_alone(learner: Learner, rounds: int, options: TrainingOptions) -> Trained:
+def train_alone(
+    learner: Learner, rounds: int, options: TrainingOptions, optimizer: StepOptimizer | None = None
+) -> Trained:
     """The rounds of a federation with one member: its payload is the mean."""
+    stepping = Stepping(options, optimizer)
     model = learner.initial_model()
     for round_ in range(rounds):
         update = learner.train(model, round_)
-        model = apply_update(model, update.payload, options.payload, options.learning_rate_at(round_))
+        model = stepping.apply(model, update.payload.astype(np.float64), round_)
     return Trained(model, learner.evaluate(model))
 
 

@@ -16,6 +16,7 @@ from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.perturbed import TaskNoise
+    from veilsum.roles.learning.server_optimizer import ServerOptimizer
 
 
 @runtime_checkable
@@ -70,3 +71,17 @@ def make_learner(
     from veilsum.roles.learning.defences.learner import DefendedLearner
 
     return DefendedLearner(parts, defences, entropy)
+
+
+def make_server_optimizer(task: Task | VectorsTask, options: TrainingOptions) -> ServerOptimizer | None:
+    """What takes the server's step on the mean; None where the mean is applied as it is."""
+    if not options.steps_with_optimizer:
+        return None
+    if isinstance(task, VectorsTask):
+        raise TaskError(
+            f"server_optimizer {options.server_optimizer}: task vectors has no parameters: leave it out"
+        )
+    from veilsum.roles.learning.server_optimizer import ServerOptimizer
+    from veilsum.roles.learning.vectorize import layout
+
+    return ServerOptimizer(options, layout(task.build_model()))

@@ -5,7 +5,8 @@ learning rate of a round is a function of the round alone: a party that resumes 
 round 40.
 
 A momentum or an Adam state that lived on from round to round would make an update depend on what the
-process did before it was restarted. The optimiser therefore starts afresh in every round.
+process did before it was restarted. The local optimiser therefore starts afresh in every round. That of the server
+goes on, and its memory is a value that the checkpoint keeps: roles/learning/server_optimizer.py.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Optimizer: TypeAlias = Literal["sgd", "adam"]
 GradientBatch: TypeAlias = Literal["full", "mini"]
 
 DEFAULT_EPOCHS = 5
+PLAIN_STEP = "sgd"
+"""The server's step without an optimiser: apply the mean as it is."""
 SCHEDULE_FORMS = "constant, step:every=ROUNDS,factor=F with 0 < F <= 1, cosine:rounds=ROUNDS"
 _STEP = re.compile(r"step:every=(\d{1,9}),factor=([0-9.]+(?:e-?\d+)?)")
 _COSINE = re.compile(r"cosine:rounds=(\d{1,9})")
@@ -39,6 +42,9 @@ class TrainingOptions:
     With `payload = "gradient"` a round is one gradient at the round's model (FedSGD): over all samples, or,
     with `gradient_batch = "mini"`, over one batch of `batch_size` samples. The step is then taken on the
     mean.
+
+    `server_optimizer` takes the step on the mean: `sgd` applies it as it is, any other optimiser of torch may be named
+    with settings, as in `adam:weight_decay=0.01`.
     """
 
     optimizer: Optimizer = "sgd"
@@ -50,6 +56,7 @@ class TrainingOptions:
     payload: Payload = "model"
     gradient_batch: GradientBatch = "full"
     device: str = "cpu"
+    server_optimizer: str = PLAIN_STEP
 
     def __post_init__(self) -> None:
         problems = [*self._choice_problems(), *self._range_problems(), *self._gradient_problems()]
@@ -62,6 +69,11 @@ class TrainingOptions:
         if self.local_epochs is None:
             return 1 if self.payload == "gradient" else DEFAULT_EPOCHS
         return self.local_epochs
+
+    @property
+    def steps_with_optimizer(self) -> bool:
+        """Whether the server does more with the mean than apply it."""
+        return self.server_optimizer != PLAIN_STEP
 
     def learning_rate_at(self, round: int) -> float:  # noqa: A002 - the protocol's own word
         """The learning rate of a round, counted from 0."""
@@ -105,11 +117,19 @@ class TrainingOptions:
             if self.epochs != 1:
                 yield f"payload gradient takes one gradient: local_epochs must be 1, not {self.local_epochs}"
             if self.optimizer != "sgd" or self.momentum:
-                yield "payload gradient is one plain SGD step per round: use optimizer sgd with momentum 0"
+                yield (
+                    "payload gradient takes no local steps: use optimizer sgd with momentum 0, and for the step on the "
+                    "mean server_optimizer, as in server_optimizer adam"
+                )
             if self.gradient_batch == "mini" and self.batch_size is None:
                 yield "gradient_batch mini needs a batch_size"
         elif self.gradient_batch != "full":
             yield f"gradient_batch belongs to payload gradient, not to payload {self.payload}"
+        if self.steps_with_optimizer and self.payload == "model":
+            yield (
+                f"server_optimizer {self.server_optimizer} steps on a mean gradient or delta: payload model has "
+                "neither; set payload to gradient or delta"
+            )
 
 
 def _valid_schedule(text: str) -> bool:

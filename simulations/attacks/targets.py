@@ -156,7 +156,7 @@ class _Reader:
             return read_words(self.encoding, message.vector, self.images * parties)
 
     def _payload_between(self, before: Model | None, after: Model, round_: int) -> Vector | None:
-        if before is None:
+        if before is None or self.training.steps_with_optimizer:
             return None
         moved = after.astype(np.float64) - before.astype(np.float64)
         match self.training.payload:

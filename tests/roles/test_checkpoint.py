@@ -81,6 +81,21 @@ def test_a_decision_does_not_write_the_model_again(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")} == before
 
 
+def test_what_an_optimiser_remembers_belongs_to_its_round(tmp_path: Path) -> None:
+    folder = open_folder(tmp_path)
+    durable = Durable(0, model(0))
+    for round_number in range(KEPT + 2):
+        durable.memory[round_number + 1] = f"after round {round_number}".encode()
+        folder.save(committed(durable, round_number))
+    again = folder.load().durable
+    assert again.memory == {KEPT + 2: f"after round {KEPT + 1}".encode()}
+    assert len(list(tmp_path.glob("memory-*"))) == KEPT
+    max(tmp_path.glob("memory-*")).write_bytes(b"nothing")
+    passed_over = folder.load()
+    assert passed_over.durable.memory == {KEPT + 1: f"after round {KEPT}".encode()}
+    assert "is not the file it should be" in passed_over.passed_over[0]
+
+
 @pytest.mark.parametrize("harm", ["truncate", "change", "model"])
 def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path: Path, harm: str) -> None:
     """The one before counts, and the number of the damaged one is never used again."""

@@ -33,7 +33,7 @@ def make_station(said: io.StringIO) -> Any:
     rules: Any = SimpleNamespace(config=SimpleNamespace(rounds=2))
     nobody: Any = None
     journal = Journal("alice", "json", said)
-    return process._Station(place, rules, Durable(0, None), nobody, nobody, None, journal, nobody)
+    return process._Station(place, rules, Durable(0, None), nobody, nobody, None, journal, nobody, nobody)
 
 
 def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
