@@ -43,9 +43,13 @@ def create_private_file(path: Path, content: bytes) -> None:
     _flush_folder(path.parent)
 
 
-def replace_private_file(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600 in place of any earlier one, for content that may be made again."""
-    make_private_folder(path.parent)
+def replace_private_file(path: Path, content: bytes, *, in_closed_folder: bool = True) -> None:
+    """Write a file with mode 0600 in place of any earlier one, for content that may be made again.
+
+    The folder is closed too, unless it is one that the user named and may share.
+    """
+    if in_closed_folder:
+        make_private_folder(path.parent)
     temporary = _write_temporary(path, content)
     try:
         temporary.replace(path)

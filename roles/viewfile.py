@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +24,10 @@ from veilsum.protocol.schemes.interface import scheme_names
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.wire import decode_message, encode_message
 from veilsum.roles.learning.task import Samples
-from veilsum.roles.views import EpochKeys, Observed, OwnUpdate, PublicFacts, Result, View
+from veilsum.roles.privatefiles import replace_private_file
+from veilsum.roles.views import EpochKeys, NoiseSecrets, Observed, OwnUpdate, PublicFacts, Result, View
 
-FORMAT = "veilsum view 1"
+FORMAT = "veilsum view 2"
 _TABLE = "table"
 
 
@@ -57,7 +57,7 @@ def save_view(view: View, path: Path) -> None:
     buffer = io.BytesIO()
     contents: dict[str, NDArray[Any]] = {_TABLE: np.frombuffer(text, dtype=np.uint8), **arrays.named}
     np.savez_compressed(buffer, **contents)  # type: ignore[arg-type]  # names never clash with its options
-    _replace(path, buffer.getvalue())
+    replace_private_file(path, buffer.getvalue(), in_closed_folder=False)
 
 
 def load_view(path: Path) -> View:
@@ -84,14 +84,6 @@ def load_view(path: Path) -> View:
         zipfile.BadZipFile,
     ) as error:
         raise BadViewFile(f"{path} is not a recorded view: {error}") from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for its owner alone."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    draft.replace(path)
 
 
 def _digest(array: NDArray[Any]) -> str:
@@ -122,6 +114,14 @@ def _table(view: View, arrays: _Arrays) -> dict[str, Any]:
         "epoch_keys": [
             [one.party, one.session.hex(), *(_hex(seeds) for seeds in (one.given, one.taken, one.biases))]
             for one in view.epoch_keys
+        ],
+        "noise_secrets": [
+            [
+                one.key_id.hex(),
+                *(arrays.put(part) for part in (one.scale, one.gammas, one.blinders, one.shifts)),
+                one.loss_shift,
+            ]
+            for one in view.noise_secrets
         ],
     }
 
@@ -178,5 +178,11 @@ def _view(table: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> View:
         epoch_keys=tuple(
             EpochKeys(party, bytes.fromhex(session), _secrets(given), _secrets(taken), _secrets(biases))
             for party, session, given, taken, biases in table["epoch_keys"]
+        ),
+        noise_secrets=tuple(
+            NoiseSecrets(
+                bytes.fromhex(key_id), array(scale), array(gammas), array(blinders), array(shifts), shift
+            )
+            for key_id, scale, gammas, blinders, shifts, shift in table["noise_secrets"]
         ),
     )

@@ -1,9 +1,10 @@
 """What one adversary of a run saw and knows. An attack gets a view and nothing else.
 
 The textbook view of a party is its input, its coins and the messages it received. Here that is: the messages it sent
-and received, decoded; the results it computed; its own data, updates and epoch secrets; and what everybody knows:
-the agreed settings, the architecture and the first model, which is made from the agreed seed. A coalition has all
-of that of each member. The broker has no key: of each message it knows sender, receiver, kind, size and time.
+and received, decoded; the results it computed; its own data, updates and secrets (a peer's seeds of a session, the
+noise keys of a server that disguises the model); and what everybody knows: the agreed settings, the architecture and
+the first model, which is made from the agreed seed. A coalition has all of that of each member. The
+broker has no key: of each message it knows sender, receiver, kind, size and time.
 
 A view errs on the adversary's side: a message that the network lost on its way to a party is in the party's view.
 
@@ -13,11 +14,16 @@ gradient a party can form at all, and that is what a view settles.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.decomposition import EpochSecrets
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import SERVER
@@ -25,9 +31,11 @@ from veilsum.protocol.messages import Message
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.schemes.interface import find_scheme
 from veilsum.protocol.secret import Secret
+from veilsum.protocol.wire import encode_message
 from veilsum.roles.learning.task import Samples
 
 BROKER = "broker"
+Reals: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +80,33 @@ class EpochKeys:
     taken: Mapping[str, Secret] = field(repr=False)
     biases: Mapping[str, Secret] = field(repr=False)
 
+    @classmethod
+    def of(cls, party: str, session: bytes, secrets: EpochSecrets) -> EpochKeys:
+        given, taken, biases = (
+            {str(name): seed for name, seed in seeds.items()}
+            for seeds in (secrets.given, secrets.taken, secrets.biases)
+        )
+        return cls(party, session, given, taken, biases)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseSecrets:
+    """What a server drew to disguise the model of one attempt; see protocol/perturbation/key.py for the names."""
+
+    key_id: bytes
+    scale: Reals = field(repr=False)
+    gammas: Reals = field(repr=False)
+    blinders: Reals = field(repr=False)
+    shifts: Reals = field(repr=False)
+    loss_shift: float = field(repr=False)
+
+
+@runtime_checkable
+class TellsSecrets(Protocol):
+    """A server's noise that tells what it draws to whoever records the server's own view."""
+
+    on_secrets: Callable[[NoiseSecrets], None]
+
 
 @dataclass(frozen=True)
 class PublicFacts:
@@ -106,6 +141,7 @@ class View:
     own_updates: tuple[OwnUpdate, ...] = ()
     own_data: Mapping[str, Samples] = field(default_factory=dict)
     epoch_keys: tuple[EpochKeys, ...] = ()
+    noise_secrets: tuple[NoiseSecrets, ...] = ()
 
     @property
     def adversary(self) -> str:
@@ -149,7 +185,10 @@ def pool(views: Sequence[View]) -> View:
     first = views[0]
     if any(view.facts != first.facts for view in views):
         raise LocalProtocolError("a coalition is of one run: these views are of several")
-    messages = {id(one): one for view in views for one in view.messages}
+    messages: dict[object, Observed] = {}
+    for view in views:
+        for key, one in _numbered(view.messages):
+            messages.setdefault(key, one)
     return View(
         members=members,
         facts=first.facts,
@@ -159,7 +198,23 @@ def pool(views: Sequence[View]) -> View:
         own_updates=tuple(one for view in views for one in view.own_updates),
         own_data={name: data for view in views for name, data in view.own_data.items()},
         epoch_keys=tuple(one for view in views for one in view.epoch_keys),
+        noise_secrets=tuple(one for view in views for one in view.noise_secrets),
     )
+
+
+def _numbered(messages: Sequence[Observed]) -> Iterator[tuple[object, Observed]]:
+    """Each message with what it has in common in the views of its sender and of its receiver.
+
+    The same message sent twice counts twice, so the key has a number too.
+    """
+    times: Counter[object] = Counter()
+    for one in messages:
+        what: tuple[object, ...] = (one.sender, one.receiver, one.kind)
+        if one.message is not None:
+            content = hashlib.sha256(b"".join(encode_message(one.message))).digest()
+            what = (*what, *astuple(one.message.stamp), content)
+        times[what] += 1
+        yield (what, times[what]), one
 
 
 def threat_model(view: View) -> str:
@@ -208,3 +263,5 @@ def _inventory(view: View) -> Iterator[str]:
         yield f"the {len(data)} samples of {name}"
     for keys in view.epoch_keys:
         yield f"{keys.party}'s seeds of a session: {len(keys.taken)} shares taken, {len(keys.biases)} biases"
+    if view.noise_secrets:
+        yield f"the server's noise keys of {len(view.noise_secrets)} attempts"

@@ -16,6 +16,7 @@ from veilsum.roles.learning.task import Samples
 from veilsum.roles.views import (
     BROKER,
     EpochKeys,
+    NoiseSecrets,
     Observed,
     OwnUpdate,
     PublicFacts,
@@ -41,6 +42,9 @@ class ViewRecorder(Recorder):
         self._results: list[Result] = []
         self._own: list[OwnUpdate] = []
         self._keys: dict[tuple[PartyId, bytes], EpochKeys] = {}
+        self._noise: list[NoiseSecrets] = []
+        if self.federation.noise is not None:
+            self.federation.noise.on_secrets = self._noise.append
 
     def on_send(self, now: float, sender: PartyId, receiver: PartyId, message: Message, size: int) -> None:
         super().on_send(now, sender, receiver, message, size)
@@ -64,14 +68,9 @@ class ViewRecorder(Recorder):
         machine = node.machine
         if not isinstance(machine, ParticipantMachine) or machine.session is None:
             return
-        secrets = machine._secrets
-        if isinstance(secrets, EpochSecrets):
+        if isinstance(machine.secrets, EpochSecrets):
             session = machine.session.id
-            given, taken, biases = (
-                {str(name): seed for name, seed in seeds.items()}
-                for seeds in (secrets.given, secrets.taken, secrets.biases)
-            )
-            self._keys[node.name, session] = EpochKeys(node.name, session, given, taken, biases)
+            self._keys[node.name, session] = EpochKeys.of(node.name, session, machine.secrets)
 
     def view(self, *members: str) -> View:
         """What these parties saw together, or the broker."""
@@ -94,6 +93,7 @@ class ViewRecorder(Recorder):
             own_updates=tuple(one for one in self._own if one.party in parties),
             own_data={name: self.data[PartyId(name)] for name in members if name in self.data},
             epoch_keys=tuple(one for one in self._keys.values() if one.party in parties),
+            noise_secrets=tuple(self._noise) if SERVER in parties else (),
         )
 
     def _facts(self) -> PublicFacts:

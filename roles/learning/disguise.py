@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from veilsum.roles.learning.perturbed import TaskNoise
 from veilsum.roles.learning.protected import parameters_of, protected_model, with_parameters
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectorize import layout
+from veilsum.roles.views import NoiseSecrets
 
 LARGEST_ADAPTED_GAMMA = 10.0
 """Words with 32 fractional bits cover no more; a federation that began higher has finer ones."""
@@ -33,6 +34,8 @@ class DisguisingServer:
         self._noise = noise
         self._training = training
         self.settings: NoiseSettings = noise.settings
+        self.on_secrets: Callable[[NoiseSecrets], None] = lambda _: None
+        """Whoever records the server's own view is told here what is drawn."""
 
     @property
     def terms(self) -> Mapping[str, int]:
@@ -47,6 +50,9 @@ class DisguisingServer:
 
     def disguise(self, model: Model, round: int, random: RandomBytes) -> TaskDisguise:  # noqa: A002 - the protocol's own word
         key = new_key(self._noise.plan, self.settings, random)
+        self.on_secrets(
+            NoiseSecrets(key.public.key_id, key.scale, key.gammas, key.blinders, key.shifts, key.loss_shift)
+        )
         return TaskDisguise(key, model, self._noise, round, self._training.learning_rate_at(round))
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
