@@ -13,6 +13,11 @@ from typing import TypeAlias
 Clock: TypeAlias = Callable[[], float]
 
 
+def date() -> float:
+    """Seconds since 1970 by the machine's clock, for what people or other machines compare; it may be wrong."""
+    return time.time()
+
+
 def monotonic() -> float:
     """Seconds since some moment in the past; the same ones that asyncio's timers count on."""
     return time.monotonic()

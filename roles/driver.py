@@ -44,6 +44,7 @@ from veilsum.roles.journal import Journal
 from veilsum.roles.learner import Learner, train_as_asked
 from veilsum.roles.machines import Machine
 from veilsum.roles.post import PostOffice, grouped_sends
+from veilsum.roles.witness import Witness
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import TransportError
 
@@ -91,6 +92,7 @@ class Driver:
     linger_s: float = 10.0
     """How long to go on after the end, for those who have not acknowledged it."""
     clock: Clock = monotonic
+    witness: Witness = field(default_factory=Witness)
 
     def __post_init__(self) -> None:
         self.tally = Tally()
@@ -147,6 +149,7 @@ class Driver:
                 except ProtocolError as error:
                     self._refuse(error, received.sender_hint)
                     continue
+                self.witness.received(sender, message, len(received.payload))
                 await self._inbox.put(partial(self.machine.receive, sender, message))
         except TransportError as error:
             await self._inbox.put(partial(_raise, error))
@@ -175,6 +178,7 @@ class Driver:
             await asyncio.get_running_loop().run_in_executor(self.disk, save)
         model = getattr(event, "model", None)
         await self._maybe_aside(0 if model is None else model.nbytes, partial(self.journal.tell, event))
+        self.witness.noted(event)
         if isinstance(event, RunFinished | RunFailed):
             self.ended = event
 
@@ -197,6 +201,7 @@ class Driver:
             self.journal.say("training_failed", round=request.round, text=str(error))
             await self._inbox.put(partial(request.failed, error))
         else:
+            self.witness.trained(request.round, update)
             self.journal.say("trained", round=request.round, loss=update.loss)
             await self._inbox.put(partial(request.then, LocalResult(update.payload, update.samples)))
         finally:
@@ -209,13 +214,15 @@ class Driver:
         envelopes = await self._maybe_aside(_tensor_bytes(message), seal)
         for receiver, envelope in zip(receivers, envelopes, strict=True):
             self.tally.unacknowledged[receiver] += 1
-            self._begin(self._deliver(receiver, envelope), self._sending)
+            self._begin(self._deliver(receiver, message, envelope), self._sending)
 
-    async def _deliver(self, receiver: PartyId, envelope: Envelope) -> None:
+    async def _deliver(self, receiver: PartyId, message: Message, envelope: Envelope) -> None:
         buffers = encode_envelope(envelope)
+        size = sum(len(buffer) for buffer in buffers)
+        self.witness.sent(receiver, message, size)
         try:
             await self.transport.send(receiver, buffers, self.send_within_s)
-            self.tally.sent_bytes += sum(len(buffer) for buffer in buffers)
+            self.tally.sent_bytes += size
         except TransportError as error:
             self.journal.say("not_delivered", receiver=receiver, kind=envelope.header.kind, text=str(error))
         finally:

@@ -95,6 +95,8 @@ class Launch:
     loaded: LoadedFederation
     role_arguments: Sequence[str] = ()
     init: Path | None = None
+    views: Path | None = None
+    """The folder in which every process records its view."""
     on_fact: Callable[[Mapping[str, Any]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -178,6 +180,8 @@ class Launch:
         holder = self.loaded.config.find_scheme().server_holds_model == (name == SERVER)
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
+        if self.views is not None:
+            arguments += ["--record-view", str(self.views / f"{name}.view")]
         child = await self._start(name, arguments)
         assert child.process.stdout is not None
         self._readers.append(asyncio.create_task(self._read(child, child.process.stdout, facts=False)))

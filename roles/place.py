@@ -22,6 +22,7 @@ from veilsum.roles.roster import RosterRefused
 from veilsum.roles.stepping import StepOptimizer
 
 if TYPE_CHECKING:
+    from veilsum.roles.learning.first_model import Beginning
     from veilsum.roles.learning.perturbed import PerturbedLearner
 
 STATE_FOLDER = "state"
@@ -40,6 +41,7 @@ class RoleOptions:
     init: Path | None = None
     resume: bool = False
     fresh: bool = False
+    record_view: Path | None = None
     log_format: LogFormat = "text"
 
 
@@ -156,10 +158,9 @@ def defence_notes(place: Place, learner: Learner | None) -> Iterator[str]:
 
 def find_first_model(place: Place, learner: Learner | None) -> Model:
     """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
-    from veilsum.roles.learning.first_model import ask_for_first_model
     from veilsum.roles.learning.modelfiles import load_model
 
-    options, loaded = place.options, place.loaded
+    options = place.options
     made = learner.initial_model() if learner is not None else None
     if options.init is not None:
         given = load_model(options.init)
@@ -168,5 +169,13 @@ def find_first_model(place: Place, learner: Learner | None) -> Model:
         return given
     if made is not None:
         return made
+    return ask_for_task(place).model
+
+
+def ask_for_task(place: Place) -> Beginning:
+    """What a server needs to know about the task, from a process that may load torch."""
+    from veilsum.roles.learning.first_model import ask_for_beginning
+
+    options, loaded = place.options, place.loaded
     file = loaded.folder / FILE_NAME if options.federation.is_dir() else options.federation
-    return ask_for_first_model(loaded.config, file, loaded.data_folder(options.data))
+    return ask_for_beginning(loaded.config, file, loaded.data_folder(options.data))

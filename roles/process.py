@@ -47,8 +47,10 @@ from veilsum.roles.place import (
     take_place,
 )
 from veilsum.roles.post import PostOffice
+from veilsum.roles.recording import ViewRecording, begin_recording
 from veilsum.roles.status import EVERY_S, MOST_LATE, Status, sign_status
 from veilsum.roles.stepping import StepOptimizer
+from veilsum.roles.witness import Witness
 from veilsum.transport.datagrams import LIFE_BYTES
 from veilsum.transport.errors import TransportError
 from veilsum.transport.mqtt import MqttTransport
@@ -117,7 +119,8 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     for text in warnings:
         journal.say("warning", text=text)
     optimizer = find_optimizer(place)
-    station = _Station(place, rules, durable, state, post, learner, journal, noise, optimizer)
+    recording = begin_recording(place, rules, learner, first if durable.rounds_done == 0 else None, journal)
+    station = _Station(place, rules, durable, state, post, learner, journal, noise, optimizer, recording)
     return station.run()
 
 
@@ -134,6 +137,7 @@ class _Station:
     journal: Journal
     noise: Noise
     optimizer: StepOptimizer | None
+    recording: ViewRecording | None = None
 
     def run(self) -> int:
         work = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
@@ -153,6 +157,8 @@ class _Station:
         finally:
             for executor in (work, disk):
                 executor.shutdown(wait=False, cancel_futures=True)
+            if self.recording is not None:
+                self.recording.close()
             leave_threads_behind(code)
         return code
 
@@ -193,6 +199,8 @@ class _Station:
         timing = self.rules.config.timing
         random = require_real_entropy(system_entropy)
         machine = self.rules.machine(self.place.identity, self.durable, random, self.noise, self.optimizer)
+        if self.recording is not None:
+            self.recording.watch(machine, self.noise)
         driver = Driver(
             machine=machine,
             post=self.post,
@@ -203,6 +211,7 @@ class _Station:
             disk=disk,
             journal=self.journal,
             learner=self.learner,
+            witness=self.recording or Witness(),
             send_within_s=2 * timing.phase_s,
             linger_s=min(timing.phase_s, LONGEST_LINGER_S),
         )

@@ -41,6 +41,13 @@ def add_role_arguments(parser: argparse.ArgumentParser, *, trains: bool) -> None
     )
     again.add_argument("--fresh", action="store_true", help="forget an earlier run")
     parser.add_argument(
+        "--record-view",
+        type=Path,
+        metavar="FILE",
+        help="for an audit: write all that this process sees and knows, secrets included, to a file of mode 0600 "
+        "after every round; with --resume, go on with the file",
+    )
+    parser.add_argument(
         "--log-format",
         choices=("text", "json"),
         default="text",
@@ -64,6 +71,7 @@ def run_with_arguments(role: Role, args: argparse.Namespace) -> int:
             init=args.init,
             resume=args.resume,
             fresh=args.fresh,
+            record_view=args.record_view,
             log_format=args.log_format,
         ),
     )

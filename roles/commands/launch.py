@@ -1,12 +1,14 @@
 """Run a whole federation on this machine: broker, server and all parties, each as a process of its own.
 
 A live view shows where they are; the summary names the final model. Ctrl-C stops all of them cleanly. What each
-process told stands in DIR/logs, one JSON line per fact. A second launch of the same folder needs --resume (to go
-on, for instance after raising `rounds`) or --fresh.
+process told stands in DIR/logs, one JSON line per fact. With --record-views every process also writes what it saw to
+FOLDER/NAME.view, secrets included, for `veilsum audit run --view`. A second launch of the same folder needs --resume
+(to go on, for instance after raising `rounds`) or --fresh.
 
 examples:
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed --json out.json
   veilsum launch fed --resume
+  veilsum launch fed --fresh --record-views views && veilsum audit run --view views/server.view --attack idlg
 
 exit codes:
   0    the run has all its rounds; parties that were lost on the way are named
@@ -40,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on from the last checkpoints")
     again.add_argument("--fresh", action="store_true", help="forget an earlier run")
+    parser.add_argument(
+        "--record-views",
+        type=Path,
+        metavar="FOLDER",
+        help="for an audit: every process writes all it sees and knows, secrets included, to FOLDER/NAME.view",
+    )
     add_json_option(parser)
 
 
@@ -58,11 +66,25 @@ def run(args: argparse.Namespace) -> int:
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
     with LiveView(loaded.config) as view:
-        outcome = asyncio.run(Launch(loaded, arguments, args.init, view.on_fact).run())
+        launch = Launch(loaded, arguments, args.init, _views_folder(args.record_views), view.on_fact)
+        outcome = asyncio.run(launch.run())
     sha256, metrics = _result(outcome)
     figures = figures_of(outcome, sha256, metrics)
     publish(describe(outcome, figures), figures, args.json)
     return outcome.exit_code
+
+
+def _views_folder(folder: Path | None) -> Path | None:
+    """The folder for views, closed to other users."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.privatefiles import PrivateFileError, make_private_folder
+
+    if folder is not None:
+        try:
+            make_private_folder(folder)
+        except (PrivateFileError, OSError) as refusal:
+            raise ParameterError([f"--record-views: {refusal}"]) from refusal
+    return folder
 
 
 def _require_no_earlier_run(folder: Path) -> None:

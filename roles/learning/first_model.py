@@ -2,39 +2,57 @@
 
     python -m veilsum.roles.learning.first_model FEDERATION.toml OUT [DATA]
 
-OUT gets the float32 numbers, little-endian. A server needs the first model, or at least its length, and nothing
-else of the task; half a gigabyte of torch in a process that runs for weeks would be a high price for that.
+OUT gets the float32 numbers, little-endian, and OUT.json the shape of an input and the number of outputs. A server
+needs the first model, or at least its length, and to record its view these shapes; half a gigabyte of torch in a
+process that runs for weeks would be a high price for that.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.roles.config import FederationConfig
-from veilsum.roles.learner import FloatVector
+from veilsum.roles.learner import FloatVector, Learner
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.task import load_task
+from veilsum.roles.learning.task import HoldsSamples, load_task
 
 TIMEOUT_S = 600.0
 
 
-def make_first_model(config: FederationConfig, data: Path | None) -> FloatVector:
+@dataclass(frozen=True)
+class Beginning:
+    """The first model, and the shapes of what it takes and gives; nothing and 0 for a task without samples."""
+
+    model: FloatVector = field(repr=False)
+    input_shape: tuple[int, ...]
+    outputs: int
+
+
+def shapes_of(learner: Learner) -> tuple[tuple[int, ...], int]:
+    """The shape of an input and the number of outputs."""
+    return (learner.data.input_shape, learner.outputs) if isinstance(learner, HoldsSamples) else ((), 0)
+
+
+def make_beginning(config: FederationConfig, data: Path | None) -> Beginning:
     """In this process; the same bytes at every party, whatever part of the data it holds."""
     task = load_task(config.task, config.task_options(data))
     options = config.training_options(device="cpu")
-    return make_learner(task, 0, len(config.parties), config.split, options, config.seed).initial_model()
+    learner = make_learner(task, 0, len(config.parties), config.split, options, config.seed)
+    return Beginning(learner.initial_model(), *shapes_of(learner))
 
 
-def ask_for_first_model(config: FederationConfig, file: Path, data: Path | None) -> FloatVector:
+def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -> Beginning:
     """From another process, unless the task needs no torch anyway."""
     if config.task.startswith("vectors:"):
-        return make_first_model(config, data)
+        return make_beginning(config, data)
     with tempfile.TemporaryDirectory(prefix="veilsum-") as folder:
         target = Path(folder) / "model.f32"
         command = [sys.executable, "-m", __name__, str(file), str(target), *([str(data)] if data else [])]
@@ -45,18 +63,23 @@ def ask_for_first_model(config: FederationConfig, file: Path, data: Path | None)
                 f"the first model cannot be made here: {said[-1]}; give the task's data with --data, or a model "
                 "with --init FILE"
             )
-        model: FloatVector = np.fromfile(target, dtype="<f4")
-    return model
+        shape, outputs = json.loads(_shapes_file(target).read_text())
+        return Beginning(np.fromfile(target, dtype="<f4"), tuple(shape), outputs)
+
+
+def _shapes_file(target: Path) -> Path:
+    return target.with_name(f"{target.name}.json")
 
 
 def main(arguments: list[str]) -> int:
     file, target, *data = arguments
     try:
-        model = make_first_model(FederationConfig.from_toml(file), Path(data[0]) if data else None)
+        made = make_beginning(FederationConfig.from_toml(file), Path(data[0]) if data else None)
     except ProtocolError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    np.ascontiguousarray(model, dtype="<f4").tofile(target)
+    np.ascontiguousarray(made.model, dtype="<f4").tofile(target)
+    _shapes_file(Path(target)).write_text(json.dumps([made.input_shape, made.outputs]))
     return 0
 
 

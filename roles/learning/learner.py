@@ -24,7 +24,7 @@ from veilsum.roles.learning.devices import available_device
 from veilsum.roles.learning.loop import Feed, trainable
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.splits import Split, divide
-from veilsum.roles.learning.task import Task
+from veilsum.roles.learning.task import Samples, Task
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectorize import concatenate, layout, load_vector, to_vector
 
@@ -72,6 +72,11 @@ class TorchLearner:
     def samples(self) -> int:
         """How many training samples this party holds."""
         return len(self._feed.samples)
+
+    @property
+    def data(self) -> Samples:
+        """The training samples themselves."""
+        return self._feed.samples
 
     def initial_model(self) -> FloatVector:
         return self._initial.copy()
@@ -182,6 +187,7 @@ class TorchLearner:
                 raise LocalProtocolError(
                     f"the model makes outputs of shape {tuple(outputs.shape)}, not (batch, outputs)"
                 )
+            self.outputs: int = outputs.shape[1]
             loss = self._task.loss(outputs, targets)
             if loss.ndim != 0:
                 raise LocalProtocolError(

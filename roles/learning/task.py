@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +83,17 @@ class Samples:
 
     def take(self, positions: npt.NDArray[np.int64]) -> Samples:
         return Samples(self.inputs[positions], self.targets[positions])
+
+
+@runtime_checkable
+class HoldsSamples(Protocol):
+    """A learner that trains a model with so many outputs on samples of its party."""
+
+    @property
+    def data(self) -> Samples: ...
+
+    @property
+    def outputs(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ local steps; for a single step that is the gradient again, and for several `loca
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +32,7 @@ from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.session import Farewell, RoundOpened
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.learning.seeds import generator
+from veilsum.roles.learning.task import BUILT_IN
 from veilsum.roles.views import PublicFacts, View
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
@@ -61,7 +63,18 @@ class Target:
 def config_of(facts: PublicFacts) -> FederationConfig:
     """The federation's agreed settings as a configuration again."""
     known = {name: value for name, value in facts.settings.items() if value is not None}
+    if "model" not in known:
+        known["model"] = default_model(str(facts.settings["task"]))
     return FederationConfig.from_options({**known, "parties": tuple(facts.parties)})
+
+
+def default_model(task: str) -> str | None:
+    """The architecture that a built-in task has if nobody names another."""
+    place = BUILT_IN.get(task.partition(":")[0])
+    if place is None:
+        return None
+    found: str = importlib.import_module(place.partition(":")[0]).DEFAULT_MODEL
+    return found
 
 
 def gradients_in(view: View, images_per_party: int) -> list[Target]:

@@ -3,11 +3,16 @@
     veilsum audit run --scheme ampc --adversary server --attack idlg --scale smoke --html report.html
     veilsum audit run --scheme masked --adversary server --attack idlg
     veilsum audit run --scheme plain --defence spn:alpha2=0.1 --attack spn-adaptive
-    veilsum audit run --view recorded.view --attack idlg --html report.html
+    veilsum audit run --view server.view --attack idlg --html report.html
+    veilsum audit run --view server.view --view p1.view --attack ampc-coalition
 
 Every table has the undefended row (plain FedAvg), a null row (the attack on noise) and an oracle row (the attacker is
 given the secret), so that "defended" and "the attack did not converge" are told apart. Ctrl-C keeps the rows
 done so far.
+
+A recorded view is what a process wrote with --record-view (or `launch --record-views`), or this command with
+--save-view. Several views of one run are attacked as those of a coalition. Name with --images how many images stand
+behind one update.
 """
 
 from __future__ import annotations
@@ -61,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--view",
         metavar="FILE",
         type=Path,
-        help="attack a recorded view; without the truth, nothing is measured",
+        action="append",
+        help="attack a recorded view, or the pooled views of a coalition (repeat the flag); without the truth, "
+        "nothing is measured",
     )
     add_common_arguments(parser)
 
@@ -100,7 +107,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _attack_recorded(args: argparse.Namespace, request: Request) -> int:
     from veilsum.roles.viewfile import load_view
+    from veilsum.roles.views import pool
     from veilsum.simulations.audit.recorded import attack_view
 
-    outcome = attack_view(load_view(args.view), request)
-    return publish_outcome(outcome, f"Audit: {args.attack} on the recorded view {args.view.name}", args)
+    views = [load_view(path) for path in args.view]
+    outcome = attack_view(views[0] if len(views) == 1 else pool(views), request)
+    names = ", ".join(path.name for path in args.view)
+    return publish_outcome(outcome, f"Audit: {args.attack} on the recorded view {names}", args)

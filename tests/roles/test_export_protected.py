@@ -12,7 +12,7 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.checkpoint import StateFolder
 from veilsum.roles.cli import main
 from veilsum.roles.durable import Durable
-from veilsum.roles.learning.first_model import make_first_model
+from veilsum.roles.learning.first_model import make_beginning
 from veilsum.roles.learning.modelfiles import load_model
 from veilsum.roles.learning.protected import Predictor
 from veilsum.roles.learning.supervised import SupervisedTask
@@ -24,7 +24,7 @@ def test_the_servers_model_is_exported_under_other_weights_and_predicts_the_same
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fed = make_federation(tmp_path / "fed", "perturbed", task="digits")
-    true = make_first_model(fed.config, None)
+    true = make_beginning(fed.config, None).model
     state = StateFolder(state_folder(fed.folder, SERVER), SERVER, fed.config.agreed_digest)
     state.acquire()
     state.save(Durable(1, true, life=1), {})

@@ -31,6 +31,11 @@ class KeepingLearner:
         else:
             self._keep()
 
+    @property
+    def inner(self) -> Learner:
+        """The defended learner itself."""
+        return self._learner
+
     def initial_model(self) -> FloatVector:
         return self._learner.initial_model()
 
