@@ -131,7 +131,8 @@ class _Reader:
         if not own:
             yield self._target("aggregate", parties, round_, mean)
             return
-        weights = len(parties) * self.images
+        # Others' sample counts are not in a participant's view: it takes them to be its own.
+        weights = len(parties) * own[0].samples
         rest = mean.astype(np.float64) * weights
         for one in own:
             rest -= one.payload.astype(np.float64) * one.samples

@@ -53,6 +53,8 @@ def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
         if distance < 1e-6:
             return LEAKS, f"{by}: the global model, exactly"
         return HOLDS, f"{by}: a model {distance:.2g} away from the true one, on average"
+    if "model_sha256" in row.extra:
+        return OPEN, f"{by}: forms a model, {row.note}; compare it with what the run reported"
     if "auc" in row.extra:
         auc = row.extra["auc"]
         # Three standard errors of the AUC of scores that know nothing, half of n being members.
