@@ -10,6 +10,10 @@ the codes are drawn once from the party's own randomness; the head is trained al
 never leaves the party. With a margin of at least 1 the second term bounds the number of bits in which the
 signs of v and t differ.
 
+The private head starts in the range of the network it belongs to: the paper draws all weights of DLNet, the private
+ones too, from [-0.3, 0.3]. The perturbation is proportional to that range, so alpha2 means little without it: torch's
+usual range, one over the root of the width, is half of DLNet's at 48 features and halves what alpha2 does.
+
 A repeated call of the same round starts from the head that round started from, and gives the same bytes.
 
 The paper sums over all classes where this page takes the true one (its definition of the loss says so), and
@@ -44,10 +48,10 @@ class PrivateHead:
     bias: npt.NDArray[np.float32]
 
     @classmethod
-    def draw(cls, key: PrivateKey, bits: int, width: int) -> PrivateHead:
-        """Uniform in the usual range of a linear layer, one over the root of its width."""
+    def draw(cls, key: PrivateKey, bits: int, width: int, reach: float | None = None) -> PrivateHead:
+        """Uniform in [-reach, reach]; without one, in the usual range of a linear layer."""
         numbers = 2 * key.stream("spn-head").uniform(bits * (width + 1)) - 1
-        scaled = (numbers / np.sqrt(width)).astype(np.float32)
+        scaled = (numbers * (1 / np.sqrt(width) if reach is None else reach)).astype(np.float32)
         return cls(scaled[: bits * width].reshape(bits, width), scaled[bits * width :])
 
     @classmethod
@@ -104,7 +108,9 @@ class SpnGuard(Guard):
         head = shared_head(party.network)
         classes = max(2, head.out_features, int(party.feed.samples.labels.max()) + 1)
         self.codes = draw_codes(self._key, classes, self._settings.bits)
-        self.head_before = self.head = PrivateHead.draw(self._key, self._settings.bits, head.in_features)
+        reach = getattr(party.network, "head_reach", None)
+        self.head = PrivateHead.draw(self._key, self._settings.bits, head.in_features, reach)
+        self.head_before = self.head
 
     def prepare(
         self, module: nn.Module, objective: Objective, work: RoundWork

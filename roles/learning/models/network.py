@@ -20,7 +20,13 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 class Network(nn.Module):
-    """`head(features(x))`; the head gives logits or regression values."""
+    """`head(features(x))`; the head gives logits or regression values.
+
+    `head_reach` is set where the head does not start in torch's usual range: its parameters then are uniform in
+    [-head_reach, head_reach], and a second head on the same features should be too.
+    """
+
+    head_reach: float | None = None
 
     def __init__(self, features: nn.Module, width: int, outputs: int) -> None:
         super().__init__()

@@ -50,4 +50,5 @@ def dlnet(activation: Callable[[], nn.Module], shape: Shape, outputs: int) -> Ne
     network = Network(nn.Sequential(*layers, nn.Flatten()), channels * height * width, outputs)
     for parameter in network.parameters():
         nn.init.uniform_(parameter, -_DLNET_INIT, _DLNET_INIT)
+    network.head_reach = _DLNET_INIT
     return network

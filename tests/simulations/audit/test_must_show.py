@@ -52,10 +52,11 @@ def test_ampc_gives_the_global_model_to_the_server_and_one_peer() -> None:
 
 
 def test_spn_falls_to_an_attacker_who_knows_of_it() -> None:
-    naive = attacked(rows("plain", "server", "dlg", "spn:alpha2=0.1"))
+    """The naive attacks, DLG and iDLG, get little from it; the one that treats the private head as unknown, all."""
+    for naive in ("dlg", "idlg"):
+        assert (attacked(rows("plain", "server", naive, "spn:alpha2=0.1")).ssim or 0) <= 0.3
     adaptive = attacked(rows("plain", "server", "spn-adaptive", "spn:alpha2=0.1"))
     assert (adaptive.ssim or 0) >= 0.9
-    assert (naive.ssim or 0) < (adaptive.ssim or 0) - 0.3
 
 
 def test_noise_that_goes_to_zero_reproduces_the_undefended_row() -> None:

@@ -217,3 +217,35 @@ def test_a_drawn_head_has_the_usual_range_of_a_linear_layer() -> None:
     assert 0.09 < np.abs(head.weight).max() <= 0.1
     layer = head.layer(torch.device("cpu"))
     assert np.array_equal(PrivateHead.of(layer).weight, head.weight)
+
+
+@pytest.mark.parametrize("name", ["dlnet", "dlnet-relu", "mlp2:64", "lenet5"])
+def test_the_private_head_starts_in_the_range_of_the_shared_one(name: str) -> None:
+    """Two heads of one network: for DLNet [-0.3, 0.3], as published, else one over the root of the width."""
+    shape = (1, 16, 16)
+    rng = np.random.default_rng(3)
+    data = Samples(rng.random((4, *shape), dtype=np.float32), np.arange(4) % 3)
+    task = SupervisedTask(data, data, lambda: build_model(name, shape, 3))
+    head, private = shared_head(task.build_model()), guard_of(defended("spn", task=task)).head
+    spread = float(head.weight.detach().std())
+    assert float(private.weight.std()) == pytest.approx(spread, rel=0.15)
+    if name.startswith("dlnet"):
+        assert 0.29 < float(np.abs(private.weight).max()) <= 0.3
+
+
+@pytest.mark.parametrize("bits", [16, 64])
+def test_the_perturbation_grows_with_the_range_of_the_private_head_and_the_root_of_its_bits(
+    bits: int,
+) -> None:
+    """While all bits are inside the margin the pull on the features is alpha2 times the sum over k of t_k w_k."""
+    features = torch.rand(1, 200, requires_grad=True)
+    codes = torch.from_numpy(draw_codes(KEY, 2, bits)[:1])
+    sizes = []
+    for reach in (0.001, 0.002):
+        layer = PrivateHead.draw(KEY, bits, 200, reach).layer(torch.device("cpu"))
+        loss = polarization_loss(layer(features), codes, 1.0).sum()
+        (pull,) = torch.autograd.grad(loss, features)
+        assert torch.allclose(pull, -codes @ layer.weight)
+        sizes.append(float(pull.norm()) / reach)
+    assert sizes[0] == pytest.approx(sizes[1], rel=1e-4)
+    assert sizes[0] == pytest.approx(np.sqrt(bits * 200 / 3), rel=0.25)
