@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from veilsum.protocol.decomposition import EpochSecrets
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.events import Event, RoundCommitted
+from veilsum.protocol.events import Event, Model, RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message, kind_of
 from veilsum.protocol.participant import ParticipantMachine
@@ -31,10 +31,14 @@ COALITION = "coalition"
 
 @dataclass
 class ViewRecorder(Recorder):
-    """Also hears every message. `data` is what each party trains on, `outputs` how many the model has."""
+    """Also hears every message. `data` is what each party trains on, `outputs` how many the model has.
+
+    `public_model` is the first model that everybody knows, if the federation begins with another one.
+    """
 
     data: Mapping[PartyId, Samples] = field(default_factory=dict)
     outputs: int = 0
+    public_model: Model | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,7 +91,7 @@ class ViewRecorder(Recorder):
         return View(
             members=tuple(members),
             facts=self._facts(),
-            initial_model=self.federation.initial_model,
+            initial_model=self.federation.initial_model if self.public_model is None else self.public_model,
             messages=tuple(mine),
             results=tuple(one for one in self._results if one.party in parties),
             own_updates=tuple(one for one in self._own if one.party in parties),

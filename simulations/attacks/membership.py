@@ -18,7 +18,7 @@ from torch.nn import functional
 from veilsum.protocol.events import Model
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed
-from veilsum.roles.learning.task import Samples
+from veilsum.roles.learning.task import Array, Samples
 from veilsum.roles.learning.vectorize import load_vector
 from veilsum.roles.views import PublicFacts
 from veilsum.simulations.attacks.targets import config_of
@@ -59,11 +59,8 @@ class Exposed:
         self.classes = facts.outputs
 
     def logits(self, samples: Samples) -> torch.Tensor:
-        inputs = torch.from_numpy(samples.inputs)
-        if inputs.dtype == torch.uint8:
-            inputs = inputs.to(torch.float32) / _PIXEL_MAX
         with torch.no_grad():
-            outputs: torch.Tensor = self.module(inputs)
+            outputs: torch.Tensor = self.module(as_pixels(samples.inputs))
         return outputs
 
     def losses(self, samples: Samples) -> Reals:
@@ -71,6 +68,12 @@ class Exposed:
         found = functional.cross_entropy(self.logits(samples), labels, reduction="none")
         numbers: Reals = np.nan_to_num(found.numpy().astype(np.float64), nan=1e9, posinf=1e9)
         return numbers
+
+
+def as_pixels(inputs: Array) -> torch.Tensor:
+    """Inputs as the model sees them."""
+    found = torch.from_numpy(inputs)
+    return found.to(torch.float32) / _PIXEL_MAX if found.dtype == torch.uint8 else found
 
 
 def loss_threshold(exposed: Exposed, suspects: Suspects, epochs: int, seed: int) -> Scores:  # noqa: ARG001 - one signature for all

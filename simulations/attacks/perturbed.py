@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from veilsum.protocol.perturbation.public import PublicNoise
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced
 from veilsum.protocol.session import RoundOpened
+from veilsum.roles.learning.perturbed import public_noise
 from veilsum.roles.learning.task import Array, Samples
 from veilsum.roles.views import View
 from veilsum.simulations.attacks.common import AttackDoesNotFit
-from veilsum.simulations.attacks.membership import Exposed
+from veilsum.simulations.attacks.membership import Exposed, as_pixels
 from veilsum.simulations.attacks.perturbation import least_squares, projection
 
 Reals = NDArray[np.float64]
@@ -34,18 +34,8 @@ class Disguised:
         noises = [message for _, message in view.received(NoiseAnnounced)]
         if not models or not noises or not view.own_data:
             raise AttackDoesNotFit("the view is not that of a client of perturbed or bilateral")
-        self._exposed = Exposed(view.facts, models[-1].model)
-        part = noises[-1].public
-        self.public = PublicNoise(
-            part.key_id,
-            part.plan_digest,
-            part.mode,
-            part.loss,
-            part.exchange,
-            np.array(part.partition, dtype=np.int64),
-            np.array(part.directions, dtype=np.float64),
-            part.feature_weight,
-        )
+        self.module = Exposed(view.facts, models[-1].model).module
+        self.public = public_noise(noises[-1].public)
         parts = list(view.own_data.values())
         self.own = Samples(
             np.concatenate([p.inputs for p in parts]), np.concatenate([p.targets for p in parts])
@@ -53,10 +43,9 @@ class Disguised:
 
     def outputs(self, inputs: Array) -> tuple[Reals, Reals]:
         """Perturbed outputs, and alpha of each sample."""
-        module = self._exposed.module
-        features, head = module.get_submodule("features"), module.get_submodule("head")
+        features, head = self.module.get_submodule("features"), self.module.get_submodule("head")
         with torch.no_grad():
-            hidden = features(torch.from_numpy(inputs))
+            hidden = features(as_pixels(inputs))
             found = head(hidden)
         alpha = hidden.double().sum(dim=1) * self.public.feature_weight
         return found.double().numpy(), alpha.numpy()
@@ -65,7 +54,7 @@ class Disguised:
 def raw_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
     """What a client reads that does nothing."""
     outputs, _ = Disguised(view).outputs(inputs)
-    return _classes(outputs)
+    return predicted_classes(outputs)
 
 
 def projected_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
@@ -75,7 +64,7 @@ def projected_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
     return (
         projection.guess_labels(outputs, disguised.public)
         if disguised.public.has_offset
-        else _classes(outputs)
+        else predicted_classes(outputs)
     )
 
 
@@ -85,10 +74,10 @@ def fitted_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
     outputs, alpha = disguised.outputs(disguised.own.inputs)
     offset = fit_offset(outputs, alpha, disguised.own.targets)
     outputs, alpha = disguised.outputs(inputs)
-    return _classes(least_squares.remove_offset(outputs, alpha, offset))
+    return predicted_classes(least_squares.remove_offset(outputs, alpha, offset))
 
 
-def _classes(outputs: Reals) -> NDArray[np.int64]:
+def predicted_classes(outputs: Reals) -> NDArray[np.int64]:
     classes: NDArray[np.int64] = np.argmax(outputs, axis=1).astype(np.int64)
     return classes
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +28,18 @@ from veilsum.protocol.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.session import Farewell, RoundOpened
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import BUILT_IN
-from veilsum.roles.views import PublicFacts, View
+from veilsum.roles.views import OwnUpdate, PublicFacts, View
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
+
+if TYPE_CHECKING:
+    from veilsum.simulations.attacks.perturbed_server import NoiseKeys
 
 Vector = NDArray[np.floating[Any]]
 
@@ -115,12 +120,34 @@ class _Reader:
         self.encoding = self.config.parameters(view.facts.dimension).encoding
         self.disguised = self.config.find_scheme().perturbs
 
+    @cached_property
+    def keys(self) -> NoiseKeys | None:
+        """The noise keys of a server that disguises the model, if the view holds them."""
+        if not self.view.noise_secrets:
+            return None
+        from veilsum.simulations.attacks.perturbed_server import NoiseKeys
+
+        return NoiseKeys(self.view)
+
     def uploads(self, round_: int) -> Iterator[Target]:
+        if self.disguised:
+            yield from self._disguised_uploads(round_)
+            return
         for sender, message in self.view.received(PlainUpdate, round_):
             yield self._target("upload", (sender,), round_, message.payload)
         for sender, message in self.view.received(MaskedInput, round_):
             words = read_words(self.encoding, message.vector, self.images)
             yield self._target("upload", (sender,), round_, words)
+
+    def _disguised_uploads(self, round_: int) -> Iterator[Target]:
+        """Of terms in clear each client's own gradient, exactly; of masked terms what their words give."""
+        if self.keys is None:
+            return
+        for sender, message in self.view.received(PerturbedTerms, round_):
+            yield self._target("upload", (sender,), round_, self.keys.gradient(round_, message.terms))
+        for sender, message in self.view.received(MaskedInput, round_):
+            words = np.asarray(read_words(self.encoding, message.vector, self.images), dtype=np.float64)
+            yield self._target("upload", (sender,), round_, self.keys.words(round_, words))
 
     def sums(self, round_: int) -> Iterator[Target]:
         """The mean of the round and, for who took part in it, the mean of the others."""
@@ -135,18 +162,24 @@ class _Reader:
         weights = len(parties) * own[0].samples
         rest = mean.astype(np.float64) * weights
         for one in own:
-            rest -= one.payload.astype(np.float64) * one.samples
+            rest -= self._own(one) * one.samples
             weights -= one.samples
         others = tuple(name for name in parties if name not in {one.party for one in own})
         if others and weights > 0:
             kind = "upload" if len(others) == 1 else "others"
             yield self._target(kind, others, round_, rest / weights)
 
+    def _own(self, one: OwnUpdate) -> Vector:
+        """A member's own update; of a disguised round what the key makes of its terms."""
+        if self.keys is not None:
+            return self.keys.gradient(one.round, one.payload.astype(np.float64))
+        return one.payload.astype(np.float64)
+
     def _mean(self, round_: int) -> tuple[Vector | None, tuple[str, ...]]:
         """The best reading of the round's mean payload, and whose it is."""
         results = [one for one in self.view.results if one.round == round_]
         for one in results:
-            if one.total is not None:
+            if one.total is not None and not self.disguised:
                 return self.encoding.decode_mean(one.total, len(one.members))[0], one.members
         for _, message in self.view.sent(Aggregate, round_):
             return self._biased(message), message.survivors

@@ -1,7 +1,8 @@
 """Estimate the secret factors themselves from a law that gradient descent keeps.
 
 For every hidden ReLU unit, gradient flow conserves the squared norm of what comes in, bias included, minus the
-squared norm of what goes out. The constant is known from how layers are initialised. Scaling a unit by f
+squared norm of what goes out. The constant is known from how layers are initialised, or from the first model, which
+follows from an agreed seed. Scaling a unit by f
 multiplies what comes in by f and divides what goes out, so each unit's law is an equation in its f and those of
 its neighbours: as many equations as unknowns, solved layer by layer until nothing moves.
 
@@ -38,7 +39,17 @@ def default_imbalance(layers: Sequence[Layer]) -> list[float]:
     return constants
 
 
-def estimate_factors(layers: Sequence[Layer], imbalance: Sequence[float], sweeps: int = 200) -> list[Reals]:
+def imbalance_of(layers: Sequence[Layer]) -> list[Reals]:
+    """The same for every unit by itself, from the layers of a first model that is known."""
+    return [
+        (here.weight**2).sum(axis=1) + here.bias**2 - (after.weight**2).sum(axis=0)
+        for here, after in pairwise(layers)
+    ]
+
+
+def estimate_factors(
+    layers: Sequence[Layer], imbalance: Sequence[float | Reals], sweeps: int = 200
+) -> list[Reals]:
     """The factor of every hidden unit, from perturbed layers whose head has been freed of its offset."""
     squares = [np.ones(layer.weight.shape[0]) for layer in layers]
     for _ in range(sweeps):

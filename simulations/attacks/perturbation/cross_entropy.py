@@ -21,6 +21,8 @@ from veilsum.protocol.perturbation.public import PublicNoise
 
 Reals = NDArray[np.float64]
 
+_CLEAR = 1e-6
+
 
 def recover_blinders(surrogate: Reals, direction: Reals, public: PublicNoise) -> Reals:
     """Client: the secret xi of every group."""
@@ -40,16 +42,19 @@ def recover_softmax(surrogate: Reals, direction: Reals, public: PublicNoise) -> 
 def recover_gammas(outputs: Reals, alpha: Reals, softmax: Reals, public: PublicNoise) -> Reals:
     """Client: gamma of every group, from perturbed outputs and the softmax recovered above.
 
-    Only samples whose probabilities all stand clear of rounding are used.
+    Only probabilities that stand clear of rounding are used. A sample's outputs are known up to a constant, so both
+    sides are taken relative to their mean over the outputs that are used.
     """
-    clear = softmax.min(axis=1) > 1e-6
-    gap = outputs[clear] - np.log(softmax[clear])
-    gap -= gap.mean(axis=1, keepdims=True)
+    clear = softmax > _CLEAR
+    weights: Reals = clear / np.maximum(clear.sum(axis=1, keepdims=True), 1)
+    raw: Reals = outputs - np.log(np.where(clear, softmax, 1.0))
     directions = public.grouped_directions()
-    centred = directions - directions.mean(axis=1, keepdims=True)
-    system = np.einsum("n,gi->nig", alpha[clear], centred).reshape(gap.size, -1)
-    solution: Reals = np.linalg.lstsq(system, gap.reshape(-1), rcond=None)[0]
-    return solution
+    gap: Reals = np.where(clear, raw - (weights * raw).sum(axis=1, keepdims=True), 0.0)
+    means: Reals = weights @ directions.T
+    centred = directions.T[None, :, :] - means[:, None, :]
+    system: Reals = alpha[:, None, None] * np.where(clear[:, :, None], centred, 0.0)
+    solution = np.linalg.lstsq(system.reshape(gap.size, -1), gap.reshape(-1), rcond=None)[0]
+    return np.asarray(solution, dtype=np.float64)
 
 
 def softmax_from_ratios(ratios: Reals, alpha: Reals, offset: Reals) -> Reals:

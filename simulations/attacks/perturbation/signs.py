@@ -6,11 +6,12 @@ This is the game of semantic security, and it is won with certainty by looking.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+Reals = NDArray[np.floating[Any]]
 
 
 def distinguish(candidates: Sequence[Reals], perturbed: Reals) -> int:

@@ -1,0 +1,95 @@
+"""The curious server of perturbed training: its noise keys are its own, so it undoes the noise for every client.
+
+Under `perturbed` each client's terms arrive as they are: recovery, meant for their mean, works for one client just as
+well and gives its exact gradient. Under `bilateral` a single upload is uniform words, and recovery of words is words;
+of the opened sum it gives the mean gradient. In the cross-entropy exchange the server is told, or can solve for, the
+true softmax of every sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from veilsum.protocol.perturbation.key import NoiseKey
+from veilsum.protocol.perturbation.layout import term_sizes
+from veilsum.protocol.perturbation.public import PublicNoise
+from veilsum.protocol.perturbation.recovery import recover
+from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxQuestion
+from veilsum.protocol.schemes.perturbed.options import read_settings
+from veilsum.roles.learning.models.catalogue import build_model
+from veilsum.roles.learning.perturbed import public_noise
+from veilsum.roles.views import View
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
+from veilsum.simulations.attacks.perturbation import cross_entropy
+from veilsum.simulations.attacks.perturbation.projection import Reals
+from veilsum.simulations.attacks.targets import config_of
+
+
+class NoiseKeys:
+    """The noise keys in a server's view, put together with what it announced."""
+
+    def __init__(self, view: View) -> None:
+        self._secrets = {one.key_id: one for one in view.noise_secrets}
+        if not self._secrets:
+            raise AttackDoesNotFit(
+                "the view holds no noise keys: it is not of a server that disguises the model"
+            )
+        config, facts = config_of(view.facts), view.facts
+        assert config.model is not None
+        module = build_model(config.model, facts.input_shape, facts.outputs, seed=0)
+        self._plan = trace(module, torch.zeros(1, *facts.input_shape))
+        self._options = config.parameters(facts.dimension).options
+        self._dimension = facts.dimension
+        self._by_round: dict[int, PublicNoise] = {
+            message.stamp.round: public_noise(message.public) for _, message in view.sent(NoiseAnnounced)
+        }
+
+    def of_round(self, round_: int) -> NoiseKey:
+        """The key of the last attempt of a round."""
+        if round_ not in self._by_round:
+            raise AttackDoesNotFit(f"the view holds no noise of round {round_}")
+        public = self._by_round[round_]
+        mine = self._secrets[public.key_id]
+        settings = read_settings(self._options, public.loss)
+        parts = (mine.scale, mine.gammas, mine.blinders, mine.shifts, mine.loss_shift)
+        return NoiseKey(self._plan, settings, public, *parts)
+
+    def gradient(self, round_: int, terms: Reals) -> Reals:
+        """What recovery makes of one vector of terms, in the layout of the model; buffers stay zero."""
+        key = self.of_round(round_)
+        sizes = term_sizes(self._plan, key.public)
+        ends = np.cumsum(list(sizes.values()))[:-1]
+        found = recover(key, dict(zip(sizes, np.split(terms.astype(np.float64), ends), strict=True)))
+        whole = np.zeros(self._dimension)
+        whole[: self._plan.size] = found.gradient
+        return whole
+
+    def words(self, round_: int, terms: Reals) -> Reals:
+        """The same for words that hide the terms: nothing to recover, so the gradient term is merely rescaled."""
+        whole = np.zeros(self._dimension)
+        whole[: self._plan.size] = terms[: self._plan.size] * self.of_round(round_).scale
+        return whole
+
+
+def asked_softmax(view: View) -> Iterator[tuple[str, Reals]]:
+    """The true softmax of every sample that each client asked about."""
+    keys = NoiseKeys(view)
+    found = False
+    for client, message in view.received(SoftmaxQuestion):
+        found = True
+        key, question = keys.of_round(message.stamp.round), message.question
+        samples, classes = len(question.alpha), len(key.public.partition)
+        alpha = np.asarray(question.alpha, dtype=np.float64)
+        if key.public.exchange == "log":
+            scores = question.values.reshape(samples, classes) - alpha[:, None] * key.offset
+            powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+            yield client, powers / powers.sum(axis=1, keepdims=True)
+        else:
+            ratios = np.asarray(question.values.reshape(samples, classes, classes), dtype=np.float64)
+            yield client, cross_entropy.softmax_from_ratios(ratios, alpha, key.offset)
+    if not found:
+        raise AttackDoesNotFit("the view holds no question about a softmax: play loss ce with scale+offset")
