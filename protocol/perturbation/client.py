@@ -44,7 +44,6 @@ class Forward:
     outputs: Tensor
     weight: Tensor
     moments: Tensor | None
-    buffers: TermBuffers
 
     @property
     def features(self) -> Tensor:
@@ -58,19 +57,12 @@ class Forward:
         """One row per group, in the precision of the model."""
         return torch.as_tensor(self.public.grouped_directions()).to(self.outputs)
 
+    def new_buffers(self) -> TermBuffers:
+        return TermBuffers(self.plan, self.public, self.outputs)
 
-def run_forward(
-    plan: Plan,
-    module: nn.Module,
-    public: PublicNoise,
-    inputs: Tensor,
-    *,
-    buffers: TermBuffers | None = None,
-) -> Forward:
-    """Run the model, whose parameters are the perturbed ones, on one batch.
 
-    A client that is done with the terms of its last batch saves time by handing in their buffers again.
-    """
+def run_forward(plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor) -> Forward:
+    """Run the model, whose parameters are the perturbed ones, on one batch."""
     public.require_fits(plan)
     if inputs.shape[0] == 0:
         raise LocalProtocolError("the batch is empty: a client without samples has no terms to upload")
@@ -88,10 +80,7 @@ def run_forward(
         raise EncodingError(
             "the model's outputs are not finite: check the inputs, or ask for a smaller gamma"
         )
-    if buffers is None:
-        buffers = TermBuffers(plan, public, outputs)
-    buffers.require_fits(plan, public, outputs)
-    return Forward(plan, public, body, outputs, head.weight.detach(), moments, buffers)
+    return Forward(plan, public, body, outputs, head.weight.detach(), moments)
 
 
 def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
@@ -101,18 +90,12 @@ def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
 
 
 def client_terms(
-    plan: Plan,
-    module: nn.Module,
-    public: PublicNoise,
-    inputs: Tensor,
-    targets: Tensor,
-    *,
-    buffers: TermBuffers | None = None,
+    plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor, targets: Tensor
 ) -> Terms:
     """All terms of one batch, where no exchange is needed: noise `scale`, or the squared error."""
     if public.has_offset and public.loss == "ce":
         raise LocalProtocolError("cross entropy with an offset needs an exchange: use cross_entropy_terms")
-    forward = run_forward(plan, module, public, inputs, buffers=buffers)
+    forward = run_forward(plan, module, public, inputs)
     if public.has_offset:
         return squared_error_terms(forward, targets)
     loss, error = loss_and_error(forward.outputs, targets, public.loss)
@@ -121,11 +104,11 @@ def client_terms(
 
 def scaled_terms(forward: Forward, error: Tensor, loss: Tensor) -> Terms:
     """Noise `scale`: the gradient alone, from the derivative of any mean loss with respect to the outputs."""
-    buffers = forward.buffers
+    buffers = forward.new_buffers()
     forward.body.pull_back([Cotangent(error @ forward.weight)], [buffers.body(layout.GRADIENT)])
     buffers.write_head(error, forward.features)
     buffers.write_end(layout.GRADIENT, loss)
-    return _finished(forward)
+    return _finished(forward, buffers)
 
 
 def squared_error_terms(forward: Forward, targets: Tensor) -> Terms:
@@ -141,7 +124,7 @@ def squared_error_terms(forward: Forward, targets: Tensor) -> Terms:
         cotangents.append(Cotangent(mixed))
     cotangents.append(Cotangent(uniform, spread))
 
-    buffers = forward.buffers
+    buffers = forward.new_buffers()
     forward.body.pull_back(cotangents, [buffers.body(name) for name in names])
     buffers.write_head(error, features)
     buffers.write_end(layout.GRADIENT, loss)
@@ -149,7 +132,7 @@ def squared_error_terms(forward: Forward, targets: Tensor) -> Terms:
         buffers.write_end(layout.sigma(group), alpha @ along[:, group])
     buffers.write_end(layout.BETA, 0.5 * alpha @ spread)
     buffers.write(layout.HEAD, [spread @ features, spread.sum()])
-    return _finished(forward)
+    return _finished(forward, buffers)
 
 
 def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Tensor) -> Terms:
@@ -167,7 +150,7 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
     ]
     cotangents += [Cotangent((noise * (direction != 0)) @ forward.weight) for direction in directions]
 
-    buffers = forward.buffers
+    buffers = forward.new_buffers()
     forward.body.pull_back(cotangents, [buffers.body(name) for name in (layout.GRADIENT, *names)])
     buffers.write_head(error, features)
     buffers.write_end(layout.GRADIENT, _partial_loss(forward, softmax, labels))
@@ -177,7 +160,7 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
     joint = torch.cat((noise.T @ features, noise.sum(dim=0)[:, None]), dim=1)
     printed = softmax.log_partition is None
     buffers.write(layout.HEAD, [joint, labels.mean(dim=0)] if printed else [joint])
-    return _finished(forward)
+    return _finished(forward, buffers)
 
 
 def _run_chain(
@@ -212,7 +195,7 @@ def _partial_loss(forward: Forward, softmax: SurrogateSoftmax, labels: Tensor) -
     return (partition - (labels * forward.outputs).sum(dim=1)).mean()
 
 
-def _finished(forward: Forward) -> Terms:
+def _finished(forward: Forward, buffers: TermBuffers) -> Terms:
     if forward.moments is not None:
-        forward.buffers.write(layout.MOMENTS, [forward.moments])
-    return Terms(forward.public.key_id, forward.public.digest, forward.buffers.vectors())
+        buffers.write(layout.MOMENTS, [forward.moments])
+    return Terms(forward.public.key_id, forward.public.digest, buffers.vectors())

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from veilsum.protocol.errors import EncodingError, LocalProtocolError
+from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation import layout
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.public import PublicNoise
@@ -21,14 +21,8 @@ class TermBuffers:
 
     def __init__(self, plan: Plan, public: PublicNoise, like: Tensor) -> None:
         self._plan = plan
-        self._sizes = layout.term_sizes(plan, public)
-        self._flat = {name: like.new_empty(size) for name, size in self._sizes.items()}
-
-    def require_fits(self, plan: Plan, public: PublicNoise, like: Tensor) -> None:
-        held = self._flat[layout.GRADIENT]
-        same_kind = (held.dtype, held.device) == (like.dtype, like.device)
-        if layout.term_sizes(plan, public) != self._sizes or not same_kind:
-            raise LocalProtocolError("the buffers were made for another model, precision or kind of noise")
+        sizes = layout.term_sizes(plan, public)
+        self._flat = {name: like.new_empty(size) for name, size in sizes.items()}
 
     def body(self, name: str) -> list[Tensor]:
         """Views for the parameters of the body, in order."""

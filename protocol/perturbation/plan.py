@@ -28,7 +28,10 @@ Identifiers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ParameterFactors:
-    """Entry [o, i, ...] is scaled by factor(outgoing[o]) / factor(incoming[o, i]); None stands for one."""
+    """Entry [o, i, ...] is scaled by factor(outgoing[o]) / factor(incoming[o, i]).
+
+    Without `incoming` the divisor is one; without `outgoing` the parameter has no factors at all.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -41,14 +44,16 @@ class ParameterFactors:
 
     def write_scale(self, factors: Reals, destination: Reals) -> None:
         """Fill a view of shape `self.shape`."""
-        rank = len(self.shape)
         if self.outgoing is None:
             destination[...] = 1.0
-        else:
-            destination[...] = factors[self.outgoing].reshape(-1, *(1,) * (rank - 1))
-        if self.incoming is not None:
-            inverse = 1.0 / factors[self.incoming]
-            destination *= inverse.reshape(*inverse.shape, *(1,) * (rank - 2))
+            return
+        rank = len(self.shape)
+        forward = factors[self.outgoing].reshape(-1, *(1,) * (rank - 1))
+        if self.incoming is None:
+            destination[...] = forward
+            return
+        inverse = 1.0 / factors[self.incoming]
+        np.multiply(forward, inverse.reshape(*inverse.shape, *(1,) * (rank - 2)), out=destination)
 
 
 @dataclass(frozen=True)

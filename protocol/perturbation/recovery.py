@@ -29,6 +29,7 @@ from veilsum.protocol.perturbation.errors import PrecisionLost
 from veilsum.protocol.perturbation.key import NoiseKey
 from veilsum.protocol.perturbation.layout import (
     BETA,
+    BLOCK,
     GRADIENT,
     HEAD,
     MOMENTS,
@@ -37,6 +38,7 @@ from veilsum.protocol.perturbation.layout import (
     psi,
     require_shapes,
     sigma,
+    sum_of_squares,
     term_sizes,
 )
 from veilsum.protocol.perturbation.settings import CONDITION_LIMIT, UNIT_ROUNDOFF, USELESS_ERROR
@@ -53,17 +55,20 @@ class Recovered:
     warning: str | None
 
 
-def recover(key: NoiseKey, aggregate: Mapping[str, Vector]) -> Recovered:
-    """Undo the noise of one round. Raises `PrecisionLost` when nothing but rounding would come out."""
+def recover(key: NoiseKey, aggregate: Mapping[str, Vector], destination: Reals | None = None) -> Recovered:
+    """Undo the noise of one round. Raises `PrecisionLost` when nothing but rounding would come out.
+
+    The gradient is written to `destination`, if that is given.
+    """
     require_shapes(term_sizes(key.plan, key.public), aggregate)
-    gradient = aggregate[GRADIENT][:-1] * key.scale
-    norms = {GRADIENT: _norm(gradient)}
-    for coefficient, name in _body_coefficients(key):
-        norms[name] = _accumulate(key, gradient, coefficient, aggregate[name])
-    if key.settings.has_offset:
-        norms[HEAD] = _correct_head(key, gradient, aggregate[HEAD])
-    _require_finite(norms)
-    condition = _condition(sum(norms.values()), _norm(gradient))
+    gradient = np.empty(key.plan.size) if destination is None else destination
+    combination = _Combination(key, aggregate, gradient)
+    # Values that are not finite are looked for once, in the sums of squares.
+    with np.errstate(all="ignore"):
+        combination.add_body()
+        combination.add_head()
+    _require_finite(combination.summands)
+    condition = _condition(sum(map(math.sqrt, combination.summands.values())), math.sqrt(combination.result))
     _require_precision(key, condition)
     warning = None
     if condition > CONDITION_LIMIT:
@@ -88,36 +93,69 @@ def _body_coefficients(key: NoiseKey) -> Iterator[tuple[float, str]]:
         yield -float(blinder), psi(group)
 
 
-def _accumulate(key: NoiseKey, gradient: Reals, coefficient: float, term: Vector) -> float:
-    """Add one scaled body term; return the norm of what was added."""
-    position, squares = 0, 0.0
-    for place in key.plan.body_slices():
-        length = place.stop - place.start
-        summand = term[position : position + length] * key.scale[place]
-        summand *= coefficient
-        gradient[place] += summand
-        squares += float(summand @ summand)
-        position += length
-    return math.sqrt(squares)
+class _Combination:
+    """The gradient as it is put together, and the sums of squares of the summands and of the result.
+
+    Work goes block by block: summands are scaled, measured and added while the block is in the processor's cache.
+    """
+
+    def __init__(self, key: NoiseKey, aggregate: Mapping[str, Vector], gradient: Reals) -> None:
+        self._key = key
+        self._aggregate = aggregate
+        self._gradient = gradient
+        self._coefficients = list(_body_coefficients(key))
+        self._scratch = np.empty(min(BLOCK, key.plan.size))
+        self.summands = dict.fromkeys((GRADIENT, *(name for _, name in self._coefficients)), 0.0)
+        self.result = 0.0
+
+    def add_body(self) -> None:
+        position = 0
+        for place in self._key.plan.body_slices():
+            for start in range(place.start, place.stop, BLOCK):
+                block = slice(start, min(start + BLOCK, place.stop))
+                self._add_block(block, position)
+                position += block.stop - block.start
+
+    def _add_block(self, block: slice, position: int) -> None:
+        target, scale = self._start(block), self._key.scale[block]
+        summand = self._scratch[: len(target)]
+        for coefficient, name in self._coefficients:
+            term = self._aggregate[name][position : position + len(target)]
+            np.multiply(term, scale, out=summand)
+            summand *= coefficient
+            self.summands[name] += sum_of_squares(summand)
+            target += summand
+        self.result += sum_of_squares(target)
+
+    def _start(self, block: slice) -> Reals:
+        """Put the first summand, the scaled gradient of the perturbed loss, in its place."""
+        target = self._gradient[block]
+        np.multiply(self._aggregate[GRADIENT][block], self._key.scale[block], out=target)
+        self.summands[GRADIENT] += sum_of_squares(target)
+        return target
+
+    def add_head(self) -> None:
+        """The same for the last layer, from its low-rank terms."""
+        weight_place, bias_place = self._key.plan.head_slices()
+        targets = [self._start(place) for place in (weight_place, bias_place) if place is not None]
+        if self._key.settings.has_offset:
+            rows = _head_correction(self._key, self._aggregate[HEAD])
+            weight = rows[:, :-1].reshape(-1) * self._key.scale[weight_place]
+            corrections = [weight, rows[:, -1]][: len(targets)]
+            self.summands[HEAD] = sum(map(sum_of_squares, corrections))
+            for target, correction in zip(targets, corrections, strict=True):
+                target -= correction
+        self.result += sum(map(sum_of_squares, targets))
 
 
-def _correct_head(key: NoiseKey, gradient: Reals, term: Vector) -> float:
-    """The same for the last layer, from its low-rank terms."""
-    head = key.plan.head
+def _head_correction(key: NoiseKey, term: Vector) -> Reals:
+    """What the offset adds to the head, one row per output, the bias last."""
     if key.settings.loss == "mse":
-        rows = np.outer(key.offset, term)
-    else:
-        joint = term[: head.outputs * (head.features + 1)].reshape(head.outputs, head.features + 1)
-        rows = key.blinders[key.public.partition][:, None] * joint
-    weight_place, bias_place = key.plan.head_slices()
-    weight = rows[:, :-1].reshape(-1) * key.scale[weight_place]
-    gradient[weight_place] -= weight
-    squares = float(weight @ weight)
-    if bias_place is not None:
-        bias = rows[:, -1]
-        gradient[bias_place] -= bias
-        squares += float(bias @ bias)
-    return math.sqrt(squares)
+        return np.outer(key.offset, term)
+    head = key.plan.head
+    joint = term[: head.outputs * (head.features + 1)].reshape(head.outputs, head.features + 1)
+    corrected: Reals = key.blinders[key.public.partition][:, None] * joint
+    return corrected
 
 
 def _loss(key: NoiseKey, aggregate: Mapping[str, Vector]) -> float:
@@ -136,14 +174,10 @@ def _moments(aggregate: Mapping[str, Vector]) -> Reals | None:
     return np.asarray(aggregate[MOMENTS], dtype=np.float64) if MOMENTS in aggregate else None
 
 
-def _norm(vector: Reals) -> float:
-    return math.sqrt(float(vector @ vector))
-
-
-def _require_finite(norms: Mapping[str, float]) -> None:
-    """A norm is finite exactly when the term is, up to values that no model survives."""
-    for name, norm in norms.items():
-        if not math.isfinite(norm):
+def _require_finite(squares: Mapping[str, float]) -> None:
+    """A sum of squares is finite exactly when the term is, up to values that no model survives."""
+    for name, square in squares.items():
+        if not math.isfinite(square):
             raise Rejection(AbortReason.BAD_VECTOR, f"the aggregate of {name} is not finite")
 
 

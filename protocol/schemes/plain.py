@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from veilsum.protocol.averaging import weighted_mean
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.events import Event, LocalResult, Model, Send, WorkRequested
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -130,11 +131,9 @@ class AveragingServer(_PlainServer):
 
     def _next_model(self) -> Model:
         assert self._desk.model is not None
-        total = np.zeros(self._desk.parameters.dimension, dtype=np.float64)
-        for _, update in sorted(self._updates.items()):
-            total += update.payload.astype(np.float64) * update.samples
-        total /= sum(update.samples for update in self._updates.values())
-        return self._desk.next_model(self._desk.model, total)
+        updates = [update for _, update in sorted(self._updates.items())]
+        mean = weighted_mean([one.payload for one in updates], [one.samples for one in updates])
+        return self._desk.next_model(self._desk.model, mean)
 
     def _averaged(self, model: Model, now: float) -> list[Event]:
         self.move("work", ServerPhase.CLOSED)

@@ -20,7 +20,6 @@ from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learning.perturbed import TaskNoise
 from veilsum.roles.learning.protected import parameters_of, protected_model, with_parameters
 from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import layout
 from veilsum.roles.views import NoiseSecrets
 
 LARGEST_ADAPTED_GAMMA = 10.0
@@ -112,23 +111,18 @@ class TaskDisguise:
     def recover(self, terms: Reals) -> Recovered:
         ends = np.cumsum(list(self._noise.terms.values()))[:-1]
         aggregate = dict(zip(self._noise.terms, np.split(terms, ends), strict=True))
-        found = recover(self._key, aggregate)
         mean = np.zeros(len(self._true))
-        mean[: self._noise.plan.size] = found.gradient
+        found = recover(self._key, aggregate, mean[: self._noise.plan.size])
         if found.moments is not None:
             self._pool(mean, found.moments)
         return Recovered(mean, found.loss, found.condition, found.warning)
 
     def _pool(self, mean: Reals, moments: Reals) -> None:
         """Write buffers as a gradient does: (old - new) / learning rate."""
-        plan = self._noise.plan
-        buffers: dict[str, ArrayLike] = {}
-        for entry in layout(plan.model):
-            buffers[entry.name] = self._true[entry.start : entry.stop].reshape(entry.shape)
+        plan, places = self._noise.plan, self._noise.statistics
+        buffers: dict[str, ArrayLike] = {name: self._true[place] for name, place in places.items()}
         for norm in plan.norms:
             buffers[f"{norm.module}.num_batches_tracked"] = np.float32(self._round)
         updated = pooled_statistics(plan, moments, buffers)
-        for entry in layout(plan.model):
-            if entry.name in updated:
-                change = self._true[entry.start : entry.stop] - updated[entry.name].reshape(-1)
-                mean[entry.start : entry.stop] = change / self._learning_rate
+        for name, place in places.items():
+            mean[place] = (self._true[place] - updated[name]) / self._learning_rate

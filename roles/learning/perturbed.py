@@ -43,7 +43,7 @@ from veilsum.roles.learning.loop import Batch, Feed
 from veilsum.roles.learning.seeds import derive_seed
 from veilsum.roles.learning.supervised import as_values
 from veilsum.roles.learning.task import Task
-from veilsum.roles.learning.vectorize import load_vector
+from veilsum.roles.learning.vectorize import layout, load_vector
 from veilsum.roles.learning.vectors import VectorsTask
 
 if TYPE_CHECKING:
@@ -65,6 +65,16 @@ class TaskNoise:
     def terms(self) -> Mapping[str, int]:
         """Lengths follow from model and settings; the key, of which the public part is an example, does not matter."""
         return term_sizes(self.plan, new_key(self.plan, self.settings, bytes).public)
+
+    @cached_property
+    def statistics(self) -> Mapping[str, slice]:
+        """Where the running statistics lie in a vector, by name."""
+        norms = {norm.module for norm in self.plan.norms}
+        return {
+            entry.name: slice(entry.start, entry.stop)
+            for entry in layout(self.plan.model)
+            if entry.kind == "buffer" and entry.name.rpartition(".")[0] in norms
+        }
 
     def warnings(self) -> Iterator[str]:
         """What the noise leaves open, and which parameters it does not cover."""
@@ -163,17 +173,17 @@ class PerturbedLearner(TorchLearner):
         asked: Asked | None,
         answer: Answer | None,
     ) -> LocalResult:
+        payload = np.zeros(sum(self.terms.values()), dtype=np.float32)
+        samples = len(self._gradient_positions(round))
         with self._torch("train", round) as module:
             if asked is not None and answer is not None:
-                pieces = list(_concluded(public_noise(public), asked.kept, answer))
+                pieces = _concluded(public_noise(public), asked.kept, answer)
             else:
                 load_vector(module, model)
                 module.train()
-                pieces = list(self._direct(module, public_noise(public), round))
-        samples = sum(count for _, count in pieces)
-        payload = np.zeros(sum(self.terms.values()), dtype=np.float32)
-        for found, count in pieces:
-            payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
+                pieces = self._direct(module, public_noise(public), round)
+            for found, count in pieces:
+                payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
         return LocalResult(payload, self.samples, float(payload[self._noise.plan.size]))
 
     def _direct(self, module: torch.nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002 - the protocol's own word

@@ -47,7 +47,9 @@ def parameters_of(plan: Plan, model: Model) -> Reals:
 
 
 def with_parameters(model: Model, parameters: Reals) -> Model:
-    return np.concatenate([parameters, model[len(parameters) :]]).astype("<f4")
+    replaced = np.array(model, dtype="<f4")
+    replaced[: len(parameters)] = parameters
+    return replaced
 
 
 class Predictor:

@@ -1,46 +1,65 @@
 """What perturbation costs a client and the server, against the plain step on the same machine in the same run.
 
-The plain client runs one forward and one backward pass; the plain server averages the clients' gradients and
-takes one step. The protected client computes every term, ready for upload; the protected server also draws a key
-and perturbs the model before, and recovers the gradient after. The phases are those the publications report:
-perturbation, forward pass, backward passes, model update. The exchange of cross entropy is counted with the
-backward passes at the client, and by itself at the server.
+The plain client runs one forward and one backward pass; the protected client computes every term, ready for
+upload. The plain server does what scheme `plain` does in a round, with the same functions: it checks the uploads, takes
+their weighted mean and the step, and hashes the next model. The protected server does what scheme `perturbed` does: it
+draws a key, disguises the model and hashes it before; after, it checks the uploads, recovers the gradient from the
+weighted mean of all terms, steps and hashes. Sending and receiving are left out on both sides. The phases are
+those the publications report: perturbation, forward pass, backward passes, model update. The exchange of cross entropy
+is counted with the backward passes at the client, and by itself at the server.
 
 The protected client may lay images out with channels last in memory, which plain autograd by itself does not; a
-second ratio, against a plain client that does the same, shows how much of the first is owed to that.
+second ratio, against a plain client that does the same, shows how much of the first is owed to that. Where the layouts
+are the same anyway there is only one plain client, and the two ratios are equal.
+
+A ratio is taken within a turn, in which everything is run twice and timed the second time: memory and caches are
+then as its own last step left them, not as somebody else's did. The median over turns is reported.
 """
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from veilsum.protocol.averaging import weighted_mean
+from veilsum.protocol.noise import require_numbers
 from veilsum.protocol.perturbation.client import (
     client_terms,
     cross_entropy_terms,
     exchange_request,
     run_forward,
 )
+from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.exchange import answer, conclude
 from veilsum.protocol.perturbation.key import new_key
-from veilsum.protocol.perturbation.layout import Terms, weighted_mean
+from veilsum.protocol.perturbation.layout import Terms
 from veilsum.protocol.perturbation.losses import mean_loss, target_matrix
-from veilsum.protocol.perturbation.packing import TermBuffers, load_parameters
-from veilsum.protocol.perturbation.recovery import recover
+from veilsum.protocol.perturbation.packing import load_parameters
 from veilsum.protocol.perturbation.settings import Loss, Mode, NoiseSettings
 from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.session import hash_model
+from veilsum.roles.learner import FloatVector, apply_update
+from veilsum.roles.learning.disguise import DisguisingServer, TaskDisguise
 from veilsum.roles.learning.models import build_model
-from veilsum.simulations.benchmarks.measuring import best_cpu_seconds
+from veilsum.roles.learning.perturbed import TaskNoise
+from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.vectorize import to_vector
 
-OUTPUTS, CLIENTS, LEARNING_RATE = 10, 10, 0.1
+OUTPUTS, CLIENTS = 10, 10
+TRAINING = TrainingOptions(payload="gradient")
+PLAIN_FORWARD, PLAIN_CLIENT, SAME_LAYOUT = "plain forward", "plain client", "plain client, same layout"
+FORWARD, CLIENT = "forward", "client"
+PLAIN_SERVER, PERTURB, UPDATE, EXCHANGE = "plain server", "perturb", "update", "exchange"
 
 
 def run(
@@ -60,7 +79,8 @@ def run(
         build_model(model_name, input_shape, OUTPUTS, seed=1), input_shape, batch, loss, groups, noise
     )
     with _one_thread():
-        best = best_cpu_seconds(bench.jobs(), turns)
+        seconds = _Turns.taken(bench.jobs(), turns)
+    same_layout = SAME_LAYOUT if bench.other_layout else PLAIN_CLIENT
     return {
         "model": model_name,
         "batch": batch,
@@ -68,31 +88,52 @@ def run(
         "groups": groups,
         "noise": noise,
         "parameters": bench.plan.size,
-        "client_over_plain": best["client"] / best["plain client"],
-        "client_over_plain_same_layout": best["client"] / best["plain client, same layout"],
-        "server_over_plain": (best["perturb"] + best["recover"]) / best["plain server"],
+        "client_over_plain": seconds.ratio((CLIENT,), PLAIN_CLIENT),
+        "client_over_plain_same_layout": seconds.ratio((CLIENT,), same_layout),
+        "server_over_plain": seconds.ratio((PERTURB, UPDATE), PLAIN_SERVER),
         "upload_over_plain": bench.uploaded / bench.plan.size,
-        "phases_s": _phases(best),
+        "phases_s": _phases(seconds),
         "condition": bench.condition,
     }
 
 
-def _phases(best: dict[str, float]) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class _Turns:
+    """CPU seconds of every job, turn by turn."""
+
+    seconds: Mapping[str, list[float]]
+
+    @classmethod
+    def taken(cls, jobs: Mapping[str, Callable[[], object]], turns: int) -> _Turns:
+        seconds: dict[str, list[float]] = {name: [] for name in jobs}
+        for _ in range(turns):
+            for name, job in jobs.items():
+                job()
+                started = time.process_time()
+                job()
+                seconds[name].append(time.process_time() - started)
+        return cls(seconds)
+
+    def ratio(self, parts: tuple[str, ...], whole: str) -> float:
+        turns = zip(*(self.seconds[name] for name in (*parts, whole)), strict=True)
+        ratios: list[float] = [sum(turn[:-1]) / turn[-1] for turn in turns]
+        return median(ratios)
+
+    def __getitem__(self, name: str) -> float:
+        return median(self.seconds[name]) if name in self.seconds else 0.0
+
+
+def _phases(seconds: _Turns) -> dict[str, dict[str, float]]:
+    server = {"perturbation": 0.0, "forward": 0.0, "backward": 0.0}
     return {
-        "plain_client": _client_phases(best["plain forward"], best["plain client"]),
-        "plain_server": {
-            "perturbation": 0.0,
-            "forward": 0.0,
-            "backward": 0.0,
-            "update": best["plain server"],
-        },
-        "client": _client_phases(best["forward"], best["client"]),
+        "plain_client": _client_phases(seconds[PLAIN_FORWARD], seconds[PLAIN_CLIENT]),
+        "plain_server": {**server, "update": seconds[PLAIN_SERVER]},
+        "client": _client_phases(seconds[FORWARD], seconds[CLIENT]),
         "server": {
-            "perturbation": best["perturb"],
-            "forward": 0.0,
-            "backward": 0.0,
-            "update": best["recover"],
-            "exchange": best.get("exchange", 0.0),
+            **server,
+            "perturbation": seconds[PERTURB],
+            "update": seconds[UPDATE],
+            "exchange": seconds[EXCHANGE],
         },
     }
 
@@ -114,41 +155,44 @@ class _Bench:
         self.plan = trace(model, self.inputs[:1])
         self.settings = NoiseSettings(mode=noise, loss=loss, groups=groups)
         self.key = new_key(self.plan, self.settings, os.urandom)
-        faster = self.plan.channels_last and self.settings.has_offset
-        layout = torch.channels_last if faster else torch.contiguous_format
-        self.laid_out = self.inputs.contiguous(memory_format=layout)
-        self.true = self.plan.flatten(model.state_dict())
+        self.other_layout = self.plan.channels_last and self.settings.has_offset
         self.perturbed = copy.deepcopy(model)
-        load_parameters(self.plan, self.perturbed, self.key.encrypt(self.true))
-        self.buffers = TermBuffers(self.plan, self.key.public, self.inputs)
+        load_parameters(self.plan, self.perturbed, self.key.encrypt(self.plan.flatten(model.state_dict())))
         self.needs_exchange = loss == "ce" and self.settings.has_offset
         if self.needs_exchange:
             forward = run_forward(self.plan, self.perturbed, self.key.public, self.inputs)
             self.exchange = exchange_request(forward, os.urandom)
             self.reply = answer(self.key, self.exchange.request, os.urandom)
-        terms = self.client()
-        self.uploads = [_copied(terms) for _ in range(CLIENTS)]
-        self.gradients = [
-            replace(upload, vectors={"gradient": upload.vectors["gradient"][:-1]}) for upload in self.uploads
-        ]
-        self.uploaded = sum(vector.size for vector in terms.vectors.values())
-        self.condition = recover(self.key, weighted_mean(self.uploads, [1.0] * CLIENTS)).condition
+        self._set_up_servers()
+
+    def _set_up_servers(self) -> None:
+        """Both servers have the uploads of clients that share no memory."""
+        self.true = to_vector(self.model)
+        terms = np.concatenate(list(self.client().vectors.values()))
+        self.weights = [len(self.inputs)] * CLIENTS
+        self.uploads = [terms.copy() for _ in range(CLIENTS)]
+        self.payloads = [np.resize(terms, len(self.true)) for _ in range(CLIENTS)]
+        self.uploaded = terms.size
+        noise = TaskNoise(self.plan, self.settings)
+        self.server = DisguisingServer(noise, TRAINING)
+        self.disguise = TaskDisguise(self.key, self.true, noise, 0, TRAINING.learning_rate_at(0))
+        self.condition = self.disguise.recover(self.mean(self.uploads)).condition
 
     def jobs(self) -> dict[str, Callable[[], object]]:
         jobs: dict[str, Callable[[], object]] = {
-            "plain forward": lambda: self.model(self.inputs),
-            "plain client": lambda: self.plain_client(self.inputs),
-            "plain client, same layout": lambda: self.plain_client(self.laid_out),
-            "forward": lambda: run_forward(
-                self.plan, self.perturbed, self.key.public, self.inputs, buffers=self.buffers
-            ),
-            "client": self.client,
-            "plain server": self.plain_server,
-            "perturb": self.perturb,
-            "recover": self.recover,
+            PLAIN_FORWARD: lambda: self.model(self.inputs),
+            PLAIN_CLIENT: lambda: self.plain_client(self.inputs),
+            FORWARD: lambda: run_forward(self.plan, self.perturbed, self.key.public, self.inputs),
+            CLIENT: self.client,
+            PLAIN_SERVER: self.plain_server,
+            PERTURB: lambda: hash_model(self.server.disguise(self.true, 0, os.urandom).model),
+            UPDATE: self.update,
         }
+        if self.other_layout:
+            laid_out = self.inputs.contiguous(memory_format=torch.channels_last)
+            jobs[SAME_LAYOUT] = lambda: self.plain_client(laid_out)
         if self.needs_exchange:
-            jobs["exchange"] = lambda: answer(self.key, self.exchange.request, os.urandom)
+            jobs[EXCHANGE] = lambda: answer(self.key, self.exchange.request, os.urandom)
         return jobs
 
     def plain_client(self, inputs: Tensor) -> tuple[Tensor, ...]:
@@ -158,29 +202,24 @@ class _Bench:
 
     def client(self) -> Terms:
         if not self.needs_exchange:
-            return client_terms(
-                self.plan, self.perturbed, self.key.public, self.inputs, self.labels, buffers=self.buffers
-            )
-        forward = run_forward(self.plan, self.perturbed, self.key.public, self.inputs, buffers=self.buffers)
+            return client_terms(self.plan, self.perturbed, self.key.public, self.inputs, self.labels)
+        forward = run_forward(self.plan, self.perturbed, self.key.public, self.inputs)
         exchange_request(forward, os.urandom)
         return cross_entropy_terms(forward, conclude(self.key.public, self.exchange, self.reply), self.labels)
 
     def plain_server(self) -> object:
-        mean = weighted_mean(self.gradients, [1.0] * CLIENTS)["gradient"]
-        return (self.true - LEARNING_RATE * mean).astype(np.float32)
+        return self.step(self.mean(self.payloads))
 
-    def perturb(self) -> object:
-        return new_key(self.plan, self.settings, os.urandom).encrypt(self.true).astype(np.float32)
+    def update(self) -> object:
+        return self.step(self.disguise.recover(self.mean(self.uploads)).mean)
 
-    def recover(self) -> object:
-        mean = weighted_mean(self.uploads, [1.0] * CLIENTS)
-        return self.true - LEARNING_RATE * recover(self.key, mean).gradient
+    def mean(self, vectors: list[FloatVector]) -> Reals:
+        for vector in vectors:
+            require_numbers(vector, "<f4", len(vectors[0]), "an upload")
+        return weighted_mean(vectors, self.weights)
 
-
-def _copied(terms: Terms) -> Terms:
-    """Apart from the buffers of the client, so that clients do not share memory."""
-    vectors = {name: vector.copy() for name, vector in terms.vectors.items()}
-    return Terms(terms.key_id, terms.partition_digest, vectors)
+    def step(self, mean: Reals) -> object:
+        return hash_model(apply_update(self.true, mean, TRAINING.payload, TRAINING.learning_rate_at(0)))
 
 
 @contextmanager

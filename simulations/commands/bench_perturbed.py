@@ -2,7 +2,7 @@
 
 `client_over_plain` is the protected client step over a plain autograd step, `server_over_plain` drawing a key,
 perturbing and recovering over a plain average and step, `upload_over_plain` the numbers uploaded over the model's. CPU
-time of one thread, taken in turns, the best of each. Also the four phases of both sides.
+time of one thread; the median over turns in which everything is timed once. Also the four phases of both sides.
 
 examples:
   veilsum bench perturbed --model resnet20 --batch 32 --loss mse --groups 1 --json perturbed.json
@@ -22,7 +22,9 @@ PHASES = ("perturbation", "forward", "backward", "update", "exchange")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="resnet20", help="a model by name (default resnet20)")
+    parser.add_argument(
+        "--model", default="resnet20", help="a model by name, as resnet20 (default), mlp5:512"
+    )
     parser.add_argument("--batch", type=int, default=32, metavar="N", help="samples in a batch (default 32)")
     parser.add_argument("--loss", choices=("mse", "ce"), default="mse", help="default mse")
     parser.add_argument("--groups", type=int, default=1, metavar="M", help="groups of outputs (default 1)")
@@ -51,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _ratios(figures: dict[str, Any]) -> str:
     title = (
-        f"{figures['model']}, batch {figures['batch']}, loss {figures['loss']}, noise {figures['noise']}, "
-        f"{figures['groups']} groups, condition number {figures['condition']:.3g}"
+        f"{figures['model']} ({figures['parameters']:,} parameters), batch {figures['batch']}, loss {figures['loss']}, "
+        f"noise {figures['noise']}, groups {figures['groups']}, condition number {figures['condition']:.3g}"
     )
     return Table(title, ("figure", "value"), [(name, f"{figures[name]:.2f}") for name in RATIOS]).render()
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from veilsum.protocol.averaging import weighted_mean
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.events import Event, Model, Warned, WorkRequested
 from veilsum.protocol.identifiers import PartyId
@@ -134,11 +133,9 @@ class PerturbedServer(RoundMachine):
 
     def _step(self) -> Stepped:
         assert self._desk.model is not None
-        total = np.zeros(sum(self._disguising.noise.terms.values()), dtype=np.float64)
-        for _, upload in sorted(self._uploads.items()):
-            total += upload.terms.astype(np.float64) * upload.samples
-        total /= sum(upload.samples for upload in self._uploads.values())
-        recovered = self._disguising.disguise.recover(total)
+        uploads = [upload for _, upload in sorted(self._uploads.items())]
+        mean = weighted_mean([one.terms for one in uploads], [one.samples for one in uploads])
+        recovered = self._disguising.disguise.recover(mean)
         model = self._desk.next_model(self._desk.model, recovered.mean)
         return Stepped(model, hash_model(model), recovered)
 

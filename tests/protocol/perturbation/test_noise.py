@@ -18,7 +18,7 @@ from veilsum.protocol.perturbation.client import client_terms
 from veilsum.protocol.perturbation.errors import PrecisionLost
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.losses import mean_loss
-from veilsum.protocol.perturbation.packing import TermBuffers, load_parameters
+from veilsum.protocol.perturbation.packing import load_parameters
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
@@ -211,7 +211,7 @@ def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
     assert caught.value.reason is AbortReason.WRONG_MODEL
 
 
-def test_clients_refuse_empty_batches_infinite_inputs_and_foreign_buffers(plan: Plan, batch) -> None:
+def test_clients_refuse_empty_batches_infinite_inputs_and_targets_of_another_shape(plan: Plan, batch) -> None:
     inputs, targets = batch
     key = new_key(plan, NoiseSettings(), SeededEntropy(7))
     with pytest.raises(LocalProtocolError, match="batch is empty"):
@@ -220,10 +220,6 @@ def test_clients_refuse_empty_batches_infinite_inputs_and_foreign_buffers(plan: 
         client_terms(plan, plan.model, key.public, inputs * math.inf, targets)
     with pytest.raises(LocalProtocolError, match="training mode"):
         client_terms(plan, copy.deepcopy(plan.model).eval(), key.public, inputs, targets)
-    scaled = new_key(plan, NoiseSettings(mode="scale"), SeededEntropy(7))
-    with pytest.raises(LocalProtocolError, match="buffers were made for another"):
-        buffers = TermBuffers(plan, scaled.public, inputs)
-        client_terms(plan, plan.model, key.public, inputs, targets, buffers=buffers)
     with pytest.raises(LocalProtocolError, match="targets have shape"):
         client_terms(plan, plan.model, key.public, inputs, targets[:, :2])
     with pytest.raises(LocalProtocolError, match="class numbers below 4"):
