@@ -8,25 +8,30 @@ true softmax of every sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from veilsum.protocol.perturbation.key import NoiseKey
-from veilsum.protocol.perturbation.layout import term_sizes
+from veilsum.protocol.perturbation.layout import BETA, GRADIENT, term_sizes
 from veilsum.protocol.perturbation.public import PublicNoise
 from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.trace import trace
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxQuestion
 from veilsum.protocol.schemes.perturbed.options import read_settings
+from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.perturbed import public_noise
 from veilsum.roles.views import View
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
-from veilsum.simulations.attacks.perturbation import cross_entropy
+from veilsum.simulations.attacks.perturbation import cross_entropy, shared_mask
 from veilsum.simulations.attacks.perturbation.projection import Reals
 from veilsum.simulations.attacks.targets import config_of
+
+Vector = NDArray[Any]
 
 
 class NoiseKeys:
@@ -61,12 +66,25 @@ class NoiseKeys:
     def gradient(self, round_: int, terms: Reals) -> Reals:
         """What recovery makes of one vector of terms, in the layout of the model; buffers stay zero."""
         key = self.of_round(round_)
-        sizes = term_sizes(self._plan, key.public)
-        ends = np.cumsum(list(sizes.values()))[:-1]
-        found = recover(key, dict(zip(sizes, np.split(terms.astype(np.float64), ends), strict=True)))
+        wide = terms.astype(np.float64)
+        found = recover(key, {name: wide[place] for name, place in self.terms(round_).items()})
         whole = np.zeros(self._dimension)
         whole[: self._plan.size] = found.gradient
         return whole
+
+    def terms(self, round_: int) -> dict[str, slice]:
+        """Where each term lies in an upload of a round."""
+        sizes = term_sizes(self._plan, self.of_round(round_).public)
+        ends = np.cumsum(list(sizes.values()))
+        return {
+            name: slice(int(end) - size, int(end))
+            for (name, size), end in zip(sizes.items(), ends, strict=True)
+        }
+
+    @property
+    def body(self) -> list[slice]:
+        """Where the parameters before the last layer lie in the gradient term."""
+        return self._plan.body_slices()
 
     def words(self, round_: int, terms: Reals) -> Reals:
         """The same for words that hide the terms: nothing to recover, so the gradient term is merely rescaled."""
@@ -93,3 +111,23 @@ def asked_softmax(view: View) -> Iterator[tuple[str, Reals]]:
             yield client, cross_entropy.softmax_from_ratios(ratios, alpha, key.offset)
     if not found:
         raise AttackDoesNotFit("the view holds no question about a softmax: play loss ce with scale+offset")
+
+
+def masked_differences(view: View) -> Iterator[tuple[str, Reals]]:
+    """Gradient minus beta of each client in round 0, before the last layer: in clear if one mask covers both."""
+    keys = NoiseKeys(view)
+    encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
+    for client, message in view.received(MaskedInput, 0):
+        words = np.array(message.vector)
+        difference = encoding.ring.signed(split_difference(keys, words, shared_mask.unmask))
+        yield client, difference.astype(np.float64) / encoding.scale
+
+
+def split_difference(keys: NoiseKeys, upload: Vector, subtract: Callable[[Vector, Vector], Vector]) -> Vector:
+    """The body of the gradient term of an upload, less its beta term."""
+    terms = keys.terms(0)
+    if BETA not in terms:
+        raise AttackDoesNotFit("only loss mse with scale+offset has a beta term: play that")
+    gradient = upload[terms[GRADIENT]]
+    body = np.concatenate([gradient[place] for place in keys.body])
+    return subtract(body, upload[terms[BETA]][: len(body)])

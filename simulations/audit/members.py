@@ -34,7 +34,7 @@ def membership_rows(request: Request, steps: Steps) -> Iterator[Row]:
     steps.expect(4)
     steps(f"{request.scheme}: training a model to attack")
     played = _trained(request)
-    others = _outsiders(request, played)
+    others = outsiders(request, played)
     view = played.view(request.adversary)
     attacked = best_model(view)
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
@@ -65,7 +65,7 @@ def _trained(request: Request) -> Played:
     return play(_config(request), request.scale.members // request.parties, label_noise=LABEL_NOISE)
 
 
-def _outsiders(request: Request, played: Played) -> Samples:
+def outsiders(request: Request, played: Played) -> Samples:
     """As many samples as members, from the test set, with wrong labels as often as the members have."""
     task = attackable_task(played.config)
     wanted = sum(len(one) for one in played.truth.values())

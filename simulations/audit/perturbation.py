@@ -1,14 +1,17 @@
 """Rows of server-side perturbation: how often a client's predictions are those of the true model.
 
-The federation starts from a trained model, since that is what the scheme is to hide. The null row is a client that
-guesses with the first, untrained model; the oracle is the true model itself.
+The federation starts from a trained model that clients do not know, since that is what the scheme is to hide. The null
+row is a client that guesses with the first, untrained model, which everybody knows; the oracle is given the server's
+noise key. Every attack is tried on the kinds of noise that matter to it, and beside it stands what a client reads that
+does nothing, as the papers assume.
 """
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,62 +21,161 @@ from veilsum.protocol.events import Model
 from veilsum.protocol.session import RoundOpened
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.learning.compare import train_central
+from veilsum.roles.learning.task import Array, Task
+from veilsum.roles.views import View
 from veilsum.simulations.attacks.membership import Exposed
-from veilsum.simulations.attacks.perturbed import fitted_predictions, projected_predictions, raw_predictions
+from veilsum.simulations.attacks.perturbation.least_squares import remove_offset
+from veilsum.simulations.attacks.perturbed import (
+    Disguised,
+    predicted_classes,
+    projected_predictions,
+    raw_predictions,
+)
+from veilsum.simulations.attacks.perturbed_server import NoiseKeys
 from veilsum.simulations.audit.gradient import heading_of
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Row, RowKind
-from veilsum.simulations.audit.stage import attackable_task, play
+from veilsum.simulations.audit.stage import Played, attackable_task, play
 from veilsum.simulations.audit.steps import Steps
 from veilsum.simulations.metrics import success_rate
 
 SCHEMES = ("perturbed", "bilateral")
-GAMMA, OWN_SAMPLES = 100.0, 80
+OWN_SAMPLES = 80
+_ROUNDS, _EPOCHS = 3, 10
+Predict = Callable[[View, Array], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """One kind of noise to attack."""
+
+    loss: str = "ce"
+    groups: int = 10
+    mode: str = "scale+offset"
+    exchange: str = "log"
+    gamma: float = 100.0
+
+    def __str__(self) -> str:
+        if self.mode == "scale":
+            return f"{self.loss}, scale"
+        return f"{self.loss}, {self.mode}, m = {self.groups}"
+
+
+TRIED = {
+    "perturbation": (Noise(), Noise(mode="scale")),
+    "noise-line": (Noise("mse", 1), Noise("mse", 10)),
+    "noise-data-free": (Noise("mse", 1), Noise("mse", 10)),
+    "noise-exchange": (Noise("ce", 1), Noise("ce", 10)),
+}
+
+_WORDS = {
+    "perturbation": "fit on own labels",
+    "noise-line": "least squares on own labels",
+    "noise-data-free": "medians of the head",
+    "noise-exchange": "one exchange",
+}
 
 
 def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    """Every kind of noise by a client that does nothing and by the attack; then the rows that give them a scale."""
+    require_disguise(request)
+    noises = TRIED[request.attack]
+    steps.expect(2 * len(noises) + 2)
+    task = attackable_task(request.config())
+    for noise in noises:
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}: training a model to disguise")
+        model = trained_model(request, noise.loss)
+        played = disguise(request, noise, model)
+        expected = _classes(played.view("server"), model, task)
+        view = played.view(request.adversary)
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}, {noise}")
+        for words, level, attack in _attacks(request, noise):
+            started = time.process_time()
+            guess = attack(view, task.test.inputs)
+            cpu_s = time.process_time() - started
+            row = _row(request, "attack", f"{words}; {noise}", guess, expected, task, cpu_s)
+            yield replace(row, knowledge=level, threat=repr(view))
+        if request.references and noise is noises[0]:
+            yield from _reference_rows(request, noise, played, model, task)
+
+
+def _attacks(request: Request, noise: Noise) -> Iterator[tuple[str, str, Predict]]:
+    yield "does nothing", "L0", raw_predictions
+    if noise.mode == "scale":
+        return
+    if request.attack == "perturbation":
+        yield "projection", "L1", projected_predictions
+    yield _WORDS[request.attack], request.entry.knowledge, request.entry.load()
+
+
+def _reference_rows(
+    request: Request, noise: Noise, played: Played, model: Model, task: Task
+) -> Iterator[Row]:
+    expected = _classes(played.view("server"), model, task)
+    plain = FederationConfig.from_options({"scheme": "plain"}, request.config())
+    bare = play(plain, 1, model=model).view("client")
+    received = next(message.model for _, message in bare.received(RoundOpened))
+    guess = _classes(bare, received, task)
+    words = "the model as received"
+    yield _row(request.undefended, "undefended", words, guess, expected, task, 0.0)
+    view = played.view("client")
+    guess = _classes(view, view.initial_model, task)
+    yield _row(request, "null", "untrained model", guess, expected, task, 0.0)
+    outputs, alpha = Disguised(view).outputs(task.test.inputs)
+    offset = NoiseKeys(played.view("server")).of_round(0).offset
+    guess = predicted_classes(remove_offset(outputs, alpha, offset))
+    yield _row(request, "oracle", f"with the server's key; {noise}", guess, expected, task, 0.0)
+
+
+def require_disguise(request: Request) -> None:
     if request.scheme not in SCHEMES:
         raise ParameterError(
             [f"{request.attack} is an attack on {' and '.join(SCHEMES)}, not on {request.scheme}"]
         )
-    task = attackable_task(request.config())
-    base = FederationConfig.from_options({"gamma": GAMMA, "groups": 10}, request.config())
-    steps("training a model to disguise")
-    alone = FederationConfig.from_options(
-        {"scheme": "plain", "payload": "model", "local_epochs": 10, "batch_size": 16}, request.config()
-    )
-    model = train_central(task, 3, alone.training_options(), request.seed).model
-    played = play(base, OWN_SAMPLES, model=model)
-    view = played.view(request.adversary)
-    truth = Exposed(view.facts, model)
-    expected = truth.logits(task.test).argmax(dim=1).numpy()
-    inputs = task.test.inputs
-    attacks = {
-        "does nothing (L0)": raw_predictions,
-        "projection (L1)": projected_predictions,
-        "fit on own labels (L1)": fitted_predictions,
+
+
+def trained_model(request: Request, loss: str) -> Model:
+    """A model worth hiding; made once per process for a task, an architecture and a seed."""
+    return _train(request.task, request.data, request.seed, request.model or request.entry.model, loss)
+
+
+@functools.lru_cache(maxsize=8)
+def _train(task: str, data: str | None, seed: int, model: str, loss: str) -> Model:
+    options = {
+        "scheme": "plain",
+        "task": task,
+        "data": data,
+        "seed": seed,
+        "model": model,
+        "loss": loss,
+        "payload": "model",
+        "local_epochs": _EPOCHS,
+        "batch_size": 16,
+        "device": "cpu",
     }
-    for words, attack in attacks.items():
-        started = time.process_time()
-        guess = attack(view, inputs)
-        row = _row(
-            request, "attack", words, guess, expected, task.test.targets, time.process_time() - started
-        )
-        yield replace(row, knowledge=words[-3:-1], threat=repr(view))
-    plain = FederationConfig.from_options({"scheme": "plain"}, request.config())
-    bare = play(plain, 1, model=model).view("client")
-    received = next(message.model for _, message in bare.received(RoundOpened))
-    guess = Exposed(bare.facts, received).logits(task.test).argmax(dim=1).numpy()
-    words = "the model as received"
-    yield _row(request.undefended, "undefended", words, guess, expected, task.test.targets, 0.0)
-    untrained = Exposed(view.facts, _first_model(request))
-    guess = untrained.logits(task.test).argmax(dim=1).numpy()
-    yield _row(request, "null", "untrained model", guess, expected, task.test.targets, 0.0)
-    yield _row(request, "oracle", "true model", expected, expected, task.test.targets, 0.0)
+    config = FederationConfig.from_options(options)
+    return train_central(attackable_task(config), _ROUNDS, config.training_options(), config.seed).model
 
 
-def _first_model(request: Request) -> Model:
-    return next(replace(request, scheme="plain").stages()).view("server").initial_model
+def disguise(
+    request: Request, noise: Noise, model: Model | None, images: int = OWN_SAMPLES, **settings: object
+) -> Played:
+    """One round on the disguised model, unless the settings say more."""
+    options = {
+        "loss": noise.loss,
+        "noise": noise.mode,
+        "groups": noise.groups if noise.mode != "scale" else None,
+        "gamma": noise.gamma if noise.mode != "scale" else None,
+        "ce_exchange": noise.exchange,
+        **settings,
+    }
+    known = {name: value for name, value in options.items() if value is not None}
+    return play(FederationConfig.from_options(known, request.config()), images, model=model)
+
+
+def _classes(view: View, model: Model, task: Task) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = Exposed(view.facts, model).logits(task.test).argmax(dim=1).numpy()
+    return found
 
 
 def _row(
@@ -82,16 +184,16 @@ def _row(
     words: str,
     guess: NDArray[np.int64],
     expected: NDArray[np.int64],
-    labels: NDArray[np.int64],
+    task: Task,
     cpu_s: float,
 ) -> Row:
     rate = success_rate(int((guess == expected).sum()), len(expected))
     return Row(
-        **vars(heading_of(request, kind, f"predictions, {words}")),
+        **vars(heading_of(request, kind, f"predictions: {words}")),
         n=len(expected),
         cpu_s=cpu_s,
         success_rate=rate.value,
         ci_low=rate.low,
         ci_high=rate.high,
-        extra={"agreement": rate.value, "accuracy": float(np.mean(guess == labels))},
+        extra={"agreement": rate.value, "accuracy": float(np.mean(guess == task.test.targets))},
     )

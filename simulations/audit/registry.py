@@ -15,7 +15,9 @@ from typing import Any, Literal
 
 from veilsum.protocol.errors import ParameterError
 
-Kind = Literal["gradient", "rounds", "model", "membership", "generative", "gmi", "perturbation"]
+Kind = Literal[
+    "gradient", "rounds", "model", "membership", "generative", "gmi", "perturbation", "noise", "seeds"
+]
 _HERE = "veilsum.simulations.attacks"
 
 
@@ -146,6 +148,96 @@ ATTACKS = {
             "perturbed:fitted_predictions",
             "mlp2:64",
             "perturbed",
+        ),
+        AttackEntry(
+            "noise-line",
+            "perturbation",
+            "L1",
+            "offset off by least squares on own labels",
+            "perturbed_client:line_predictions",
+            "mlp2:64",
+            "perturbed",
+        ),
+        AttackEntry(
+            "noise-data-free",
+            "perturbation",
+            "L1",
+            "offset off by medians of the head, no data",
+            "perturbed_client:data_free_predictions",
+            "mlp2:64",
+            "perturbed",
+        ),
+        AttackEntry(
+            "noise-exchange",
+            "perturbation",
+            "L1",
+            "offset off by one exchange about softmax",
+            "perturbed_client:exchange_predictions",
+            "mlp2:64",
+            "perturbed",
+        ),
+        AttackEntry(
+            "noise-softmax",
+            "noise",
+            "L1",
+            "a server reads each sample's softmax",
+            "perturbed_server:asked_softmax",
+            "mlp2:64",
+            "perturbed",
+        ),
+        AttackEntry(
+            "noise-factors",
+            "noise",
+            "L1",
+            "secret factors from balancedness",
+            "perturbed_client:hidden_factors",
+            "mlp2:64",
+            "perturbed",
+        ),
+        AttackEntry(
+            "noise-signs",
+            "noise",
+            "L1",
+            "which of two models is disguised, by signs",
+            "perturbed_client:recognise",
+            "mlp2:64",
+            "perturbed",
+        ),
+        AttackEntry(
+            "noise-shared-mask",
+            "noise",
+            "L1",
+            "a mask read off two terms that share it",
+            "perturbed_server:masked_differences",
+            "mlp2:64",
+            "bilateral",
+        ),
+        AttackEntry(
+            "noise-membership",
+            "noise",
+            "L1",
+            "members told before and after the fit",
+            "perturbed:fit_offset",
+            "mlp3:128",
+            "perturbed",
+        ),
+        AttackEntry(
+            "seeds-reused",
+            "seeds",
+            "L1",
+            "two sums under the same biases",
+            "seeds:difference_of_rounds",
+            "mlp2:16",
+            "ampc",
+        ),
+        AttackEntry(
+            "seeds-weak",
+            "seeds",
+            "L1",
+            "biases of short seeds, by trying them",
+            "seeds:search",
+            "mlp2:16",
+            "ampc",
         ),
     )
 }

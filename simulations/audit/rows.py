@@ -166,6 +166,9 @@ def also(row: Row) -> str:
         "auc": "AUC",
         "tpr_at_1_percent_fpr": "TPR at 1 % FPR",
         "agreement": "agrees with the true model",
+        "correlation": "correlation",
+        "softmax_error": "error of softmax",
+        "factor_error": "error of factors",
     }
     parts = [f"{words} {number(row.extra[key])}" for key, words in wanted.items() if key in row.extra]
     return ", ".join([*parts, *([row.note] if row.note else [])])

@@ -7,12 +7,14 @@ the last layer's beta is not uploaded at all and every term has its own mask.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+Vector = NDArray[Any]
 
 
-def unmask(masked_gradient: Reals, masked_zero: Reals) -> Reals:
-    """Server: one client's own gradient, from two uploads under one mask."""
-    return masked_gradient - masked_zero
+def unmask(masked_gradient: Vector, masked_zero: Vector) -> Vector:
+    """Server: one client's own gradient, from two uploads under one mask; real numbers, or words of a ring."""
+    found: Vector = masked_gradient - masked_zero
+    return found
