@@ -35,6 +35,7 @@ from veilsum.protocol.local_training import LocalTraining
 from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.noise import ClientNoise
 from veilsum.protocol.parameters import Parameters, Timing
+from veilsum.protocol.participation import ParticipationRecord
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.roster import Roster
 from veilsum.protocol.rounds import (
@@ -42,7 +43,6 @@ from veilsum.protocol.rounds import (
     Committed,
     Failed,
     Outcome,
-    ParticipationRecord,
     Prepared,
     RoundMachine,
     Seat,
@@ -235,7 +235,7 @@ class ParticipantMachine:
             raise Rejection(AbortReason.WRONG_SESSION)
         if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
             raise Rejection(AbortReason.REPLAY, f"round {stamp.round} attempt {stamp.attempt} is not new")
-        self.record.require_unspent(stamp.round)
+        self.record.require_repeatable(stamp.round, self.session.members)
         if not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
                 AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"

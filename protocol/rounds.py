@@ -38,6 +38,7 @@ from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.noise import ClientNoise, ServerNoise
 from veilsum.protocol.parameters import Parameters, Timing
+from veilsum.protocol.participation import ParticipationRecord
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.roster import Roster
@@ -73,7 +74,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Failed:
-    """The attempt gave none: `repeatable` if no sum can be open, then without those `missing`."""
+    """The attempt gave none: `repeatable` if another may, without those `missing` unless a sum may be open by now."""
 
     reason: AbortReason
     culprit: str = ""
@@ -97,30 +98,6 @@ class Prepared:
 Outcome: TypeAlias = Committed | Failed | Prepared
 
 
-@dataclass
-class ParticipationRecord:
-    """What a participant remembers across rounds and restarts, for its own safety."""
-
-    cohorts: list[frozenset[PartyId]] = field(default_factory=list)
-    spent_rounds: set[int] = field(default_factory=set)
-
-    def remember(self, cohort: frozenset[PartyId]) -> None:
-        if cohort not in self.cohorts:
-            self.cohorts.append(cohort)
-
-    def require_unspent(self, round_number: int) -> None:
-        if round_number in self.spent_rounds:
-            raise Rejection(
-                AbortReason.DIFFERENCING,
-                f"a sum with our update of round {round_number} may be open already; another would expose it",
-            )
-
-    def nearest_other_cohort(self, cohort: frozenset[PartyId]) -> int | None:
-        """The smallest number of parties by which an earlier, different cohort differs from this one."""
-        changes = [len(cohort ^ earlier) for earlier in self.cohorts if earlier != cohort]
-        return min(changes, default=None)
-
-
 @dataclass(frozen=True)
 class ServerDesk:
     """Everything the server's side of an attempt stands on."""
@@ -134,6 +111,7 @@ class ServerDesk:
     stamp: Stamp
     model: Model | None = field(repr=False)
     next_model: NextModel = field(repr=False)
+    record: ParticipationRecord = field(repr=False)
     noise: ServerNoise | None = field(default=None, repr=False)
 
     def open_round(self) -> list[Event]:

@@ -29,6 +29,7 @@ from veilsum.protocol.keys import Identity
 from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.noise import ServerNoise
 from veilsum.protocol.parameters import Parameters, Rekey, Timing
+from veilsum.protocol.participation import ParticipationRecord
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.roster import Roster
 from veilsum.protocol.rounds import (
@@ -77,6 +78,7 @@ class ServerMachine:
         apply: ApplyMean,
         rounds_done: int = 0,
         first_attempt: int = 0,
+        record: ParticipationRecord | None = None,
         noise: ServerNoise | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
@@ -95,6 +97,7 @@ class ServerMachine:
         self._model_hash = hash_model(self.model) if self.model is not None else b""
         self.rounds_done = rounds_done
         self.attempt = first_attempt
+        self._record = record if record is not None else ParticipationRecord()
         self.phase: Phase = ServerPhase.IDLING
         self.session: Session | None = None
         self._invitation = b""
@@ -247,6 +250,7 @@ class ServerMachine:
             stamp=Stamp(session.id, self.rounds_done, self.attempt, self._model_hash),
             model=self.model,
             next_model=next_model_of(self._apply, self.rounds_done),
+            record=self._record,
             noise=self._noise,
         )
 
@@ -325,7 +329,7 @@ class ServerMachine:
         if not failed.repeatable or self._failures >= self._parameters.max_attempts:
             return events + self._abandon("outcome", failed)
         present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
-        wanted = present | self._knocking
+        wanted = present | self._knocking | (self._record.cohort_of(self.rounds_done) or frozenset())
         enough = len(wanted) >= self._parameters.min_parties
         self._expected = wanted if enough else frozenset(self.session.members)
         return events + self._open("outcome", now)

@@ -111,8 +111,7 @@ class SurvivorCheck:
         self._require_partition(proposed)
         self._require_us_and_enough(proposed)
         self._mask_graph.require_connected_among(proposed.survivors)
-        whole = not self._seat.parameters.lists_neighbourhoods
-        warnings = check_differencing(self._seat, frozenset(proposed.survivors)) if whole else []
+        warnings = check_differencing(self._seat, frozenset(proposed.survivors))
         self.accepted = proposed
         return warnings
 
@@ -180,8 +179,14 @@ class SurvivorCheck:
 
 
 def check_differencing(seat: Seat, cohort: frozenset[PartyId]) -> list[Event]:
-    """Two sums over cohorts that differ by one party tell that party's update, if models move slowly."""
+    """Two sums over cohorts that differ by one party tell that party's update, if models move slowly.
+
+    Two sums of one round tell it in any case. A list of our neighbours alone says too little for the first.
+    """
     parameters = seat.parameters
+    seat.record.require_same_cohort(seat.stamp.round, cohort)
+    if parameters.lists_neighbourhoods:
+        return []
     change = seat.record.nearest_other_cohort(cohort)
     if change is None or change >= parameters.min_cohort_change:
         return []

@@ -37,7 +37,7 @@ import numpy as np
 from veilsum.protocol.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId, require_party_id
-from veilsum.protocol.rounds import ParticipationRecord
+from veilsum.protocol.participation import ParticipationRecord, Spent
 from veilsum.roles.durable import Durable
 from veilsum.roles.privatefiles import make_private_folder, replace_private_file
 
@@ -128,7 +128,7 @@ class StateFolder:
                 passed_over.append(f"{path.name} is damaged ({damage}) and was passed over")
                 continue
             if len(passed_over) > 1 or (passed_over and saved.durable.attempt > 0):
-                saved.durable.record.spent_rounds.add(saved.durable.rounds_done)
+                saved.durable.record.spent[saved.durable.rounds_done] = None
             saved.passed_over = passed_over
             return saved
         raise CheckpointError(
@@ -191,7 +191,7 @@ class StateFolder:
             "settings": self._settings,
             "rounds_done": durable.rounds_done,
             "attempt": durable.attempt,
-            "spent_rounds": sorted(durable.record.spent_rounds),
+            "spent": [_packed(number, spent) for number, spent in sorted(durable.record.spent.items())],
             "cohorts": [sorted(cohort) for cohort in durable.record.cohorts],
             "seen": dict(seen),
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
@@ -212,7 +212,7 @@ class StateFolder:
     def _restore(self, fields: Mapping[str, Any]) -> Saved:
         record = ParticipationRecord(
             [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
-            set(fields["spent_rounds"]),
+            dict(_unpacked(spent) for spent in fields["spent"]),
         )
         parts, rounds_done = fields["parts"], fields["rounds_done"]
         values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
@@ -248,6 +248,21 @@ class StateFolder:
         for path in self.folder.iterdir():
             if _PART_NAME.fullmatch(path.name) and path.name not in wanted:
                 path.unlink(missing_ok=True)
+
+
+def _packed(round_number: int, spent: Spent | None) -> list[Any]:
+    if spent is None:
+        return [round_number]
+    updates = {model.hex(): update.hex() for model, update in spent.updates.items()}
+    return [round_number, sorted(spent.cohort), updates]
+
+
+def _unpacked(fields: list[Any]) -> tuple[int, Spent | None]:
+    if len(fields) == 1:
+        return int(fields[0]), None
+    round_number, cohort, updates = fields
+    given = {bytes.fromhex(model): bytes.fromhex(update) for model, update in updates.items()}
+    return int(round_number), Spent(frozenset(PartyId(name) for name in cohort), given)
 
 
 class _Damaged(Exception):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from veilsum.protocol.events import DecisionMade, Event, Model, PhaseEntered, RoundCommitted, RunFinished
-from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.rounds import ParticipationRecord
+from veilsum.protocol.participation import ParticipationRecord
 
 
 @dataclass
@@ -42,17 +41,10 @@ class Durable:
                 self.attempt = event.attempt + 1
             case DecisionMade():
                 self.attempt = int(event.record.get("attempt", 0)) + 1
-                self._spend(event)
+                self.record.note(event.record)
             case _:
                 return False
         return True
-
-    def _spend(self, decision: DecisionMade) -> None:
-        """From here on a sum over this cohort may be open."""
-        spent = decision.record.get("spent_round")
-        if spent is not None:
-            self.record.spent_rounds.add(int(spent))
-            self.record.remember(frozenset(PartyId(name) for name in decision.record.get("cohort", ())))
 
     def _hold(self, model: Model | None) -> None:
         if model is not None:

@@ -86,6 +86,7 @@ class Rules:
                 apply=Stepping(self.training, optimizer, durable.memory).apply,
                 rounds_done=durable.rounds_done,
                 first_attempt=durable.attempt,
+                record=durable.record,
                 noise=cast("ServerNoise | None", noise),
             )
         return ParticipantMachine(

@@ -91,7 +91,7 @@ class Recorder(Observer):
             self.bytes_down += size
         if isinstance(message, Aggregate):
             self.last_aggregate = message
-        self.vigil.note_message(sender, message)
+        self.vigil.note_message(sender, receiver, message)
 
     def on_event(self, now: float, node: Node, event: Event) -> None:
         match event:

@@ -1,7 +1,7 @@
 """The invariants of specs/threat-model.md that can be watched message by message, on every simulation.
 
     I3  all who commit a round report the same set and the same model
-    I4  a holder releases one kind of share for one party, and shares in one attempt of a round only
+    I4  a holder releases one kind of share for one party, and in two attempts of a round for one survivor list only
     I5  an attempt has one upload of each party
     I6  committed rounds never regress
 
@@ -12,12 +12,17 @@ after every single step.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.events import RoundCommitted
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message
+from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.shares import ReleasedShares, ShareKind
+from veilsum.protocol.survivors import SurvivorList
+
+_Attempt: TypeAlias = tuple[bytes, int, int]
 
 
 class InvariantViolated(LocalProtocolError):
@@ -29,7 +34,8 @@ class Vigil:
         self._results: dict[int, tuple[bytes, tuple[PartyId, ...]]] = {}
         self._newest: dict[PartyId, int] = {}
         self._released: dict[tuple[PartyId, int, PartyId], ShareKind] = {}
-        self._released_in: dict[tuple[PartyId, int], tuple[bytes, int]] = {}
+        self._released_for: dict[tuple[PartyId, int], tuple[PartyId, ...]] = {}
+        self._lists: dict[tuple[PartyId, _Attempt], tuple[PartyId, ...]] = {}
         self._uploads: set[tuple[PartyId, bytes, int, int]] = set()
 
     def note_commit(self, party: PartyId, event: RoundCommitted) -> None:
@@ -40,17 +46,19 @@ class Vigil:
         if event.model_hash and self._results.setdefault(event.round, stated) != stated:
             raise InvariantViolated(f"I3: {party} committed another set or model in round {event.round}")
 
-    def note_message(self, sender: PartyId, message: Message) -> None:
-        if isinstance(message, ReleasedShares):
+    def note_message(self, sender: PartyId, receiver: PartyId, message: Message) -> None:
+        if isinstance(message, SurvivorList):
+            self._lists.setdefault((receiver, _attempt(message.stamp)), message.survivors)
+        elif isinstance(message, ReleasedShares):
             self._note_release(sender, message)
         elif isinstance(message, MaskedInput):
             self._note_upload(sender, message)
 
     def _note_release(self, holder: PartyId, message: ReleasedShares) -> None:
         stamp = message.stamp
-        attempt = (stamp.session, stamp.attempt)
-        if self._released_in.setdefault((holder, stamp.round), attempt) != attempt:
-            raise InvariantViolated(f"I4: {holder} releases shares in two attempts of round {stamp.round}")
+        survivors = self._lists.get((holder, _attempt(stamp)), ())
+        if self._released_for.setdefault((holder, stamp.round), survivors) != survivors:
+            raise InvariantViolated(f"I4: {holder} releases shares for two lists in round {stamp.round}")
         for kind, shares in (
             (ShareKind.SELF_MASK, message.self_masks),
             (ShareKind.MASKING_KEY, message.masking_keys),
@@ -61,7 +69,11 @@ class Vigil:
 
     def _note_upload(self, sender: PartyId, message: MaskedInput) -> None:
         stamp = message.stamp
-        key = (sender, stamp.session, stamp.round, stamp.attempt)
+        key = (sender, *_attempt(stamp))
         if key in self._uploads:
             raise InvariantViolated(f"I5: {sender} uploads twice in round {stamp.round}.{stamp.attempt}")
         self._uploads.add(key)
+
+
+def _attempt(stamp: Stamp) -> _Attempt:
+    return stamp.session, stamp.round, stamp.attempt

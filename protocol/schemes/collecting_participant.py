@@ -8,17 +8,18 @@
     AWAITING_RESULT      our shares are released, the sum is being opened
 
 A scheme says what happens before the shares, what the upload is, and how the result comes back. From the
-moment a sum with our update may be opened, the round is spent: no other attempt of it ever gets the same
-update.
+moment a sum with our update may be opened, the round is spent: another attempt of it gets our update for the
+very same sum only (protocol/participation.py).
 """
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from typing import ClassVar
 
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.events import DecisionMade, Event, LocalResult, Send, Warned, WorkRequested
+from veilsum.protocol.events import Event, LocalResult, Send, Warned, WorkRequested
 from veilsum.protocol.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message, Stamp
@@ -76,6 +77,7 @@ class CollectingParticipant(RoundMachine):
         self._check: SurvivorCheck | None = None
         self._trained: LocalResult | None = None
         self._requested_upload = False
+        self._update = b""
 
     @abstractmethod
     def _masked_vector(self) -> RingVector:
@@ -139,9 +141,21 @@ class CollectingParticipant(RoundMachine):
         if not ready or self._requested_upload:
             return []
         self._requested_upload = True
-        return [WorkRequested(self._masked_vector, self._upload, self._seat.withdraw)]
+        return [WorkRequested(self._hashed_and_masked, self._upload, self._seat.withdraw)]
+
+    def _hashed_and_masked(self) -> RingVector:
+        assert self._trained is not None
+        samples = self._trained.samples.to_bytes(8, "big")
+        self._update = hashlib.sha256(samples + self._trained.payload.tobytes()).digest()
+        return self._masked_vector()
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
+        try:
+            self._seat.record.require_same_update(
+                self.stamp.round, self._masking_stamp.model_hash, self._update
+            )
+        except Rejection as refusal:
+            return self._seat.withdraw(refusal, now)
         self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
         self._wait(now)
         events: list[Event] = [] if self._recovers else self._spend(self._sharing_graph.parties)
@@ -181,14 +195,7 @@ class CollectingParticipant(RoundMachine):
 
     def _spend(self, cohort: tuple[PartyId, ...]) -> list[Event]:
         """From here on a sum over this cohort may be open, whether we ever hear of it or not."""
-        record = self._seat.record
-        record.spent_rounds.add(self.stamp.round)
-        record.remember(frozenset(cohort))
-        return [
-            DecisionMade(
-                {"spent_round": self.stamp.round, "attempt": self.stamp.attempt, "cohort": list(cohort)}
-            )
-        ]
+        return [self._seat.record.spend(self.stamp, cohort, self._masking_stamp.model_hash, self._update)]
 
     def deadline_passed(self, now: float) -> list[Event]:
         failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")

@@ -9,19 +9,21 @@
 
 A scheme says what happens before the shares and after the sum is open. With recovery 'none' uploads are
 collected at once, and one that is missing ends the run: repeating the round with others would let two sums
-be compared.
+be compared. For the same reason a list that shares were asked for once, perhaps by a server that was stopped since,
+is the only one that is ever proposed in that round; an upload of anyone else is left out of the sum.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.events import Event, Send, WorkRequested
 from veilsum.protocol.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Stamp, Tensor
+from veilsum.protocol.messages import Message, Stamp, Tensor
 from veilsum.protocol.parameters import Recovery
 from veilsum.protocol.ring import add_into
 from veilsum.protocol.rounds import Failed, RoundMachine, ServerDesk, failure_of, handles, require_absent
@@ -85,6 +87,8 @@ class CollectingServer(RoundMachine):
         self._boxes: dict[PartyId, SealedShares] = {}
         self._total = desk.parameters.encoding.ring.zeros(self._vector_length)
         self._uploaded: set[PartyId] = set()
+        self._left_out: set[PartyId] = set()
+        self._settled = desk.record.cohort_of(stamp.round)
         self._vote: SurvivorVote | None = None
         self._collector: ShareCollector | None = None
 
@@ -149,8 +153,13 @@ class CollectingServer(RoundMachine):
             raise Rejection(
                 AbortReason.UNEXPECTED_MESSAGE, "an upload of a party that is not in this attempt"
             )
-        add_into(self._total, self._require_vector(message.vector))
-        self._uploaded.add(sender)
+        require_absent(sender, self._left_out)
+        vector = self._require_vector(message.vector)
+        if self._settled is None or sender in self._settled:
+            add_into(self._total, vector)
+            self._uploaded.add(sender)
+        else:
+            self._left_out.add(sender)
         return self._advance(MaskedInput, now)
 
     def _require_vector(self, vector: Tensor) -> Tensor:
@@ -188,7 +197,7 @@ class CollectingServer(RoundMachine):
             case _P.GATHERING_SHARES:
                 return (self._awaited & self._candidates) - self._boxes.keys()
             case _P.COLLECTING:
-                return (self._awaited & self._cohort) - self._uploaded
+                return (self._awaited & self._cohort) - self._uploaded - self._left_out
             case _P.VOTING:
                 assert self._vote is not None
                 return set() if self._vote.complete else set(self._uploaded)
@@ -216,6 +225,16 @@ class CollectingServer(RoundMachine):
             f"{self._desk.parameters.min_parties}; missing: {', '.join(missing[:10])}"
         )
         return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail, missing=missing)
+
+    def _not_the_same(self) -> Failed | None:
+        gone = tuple(sorted((self._settled or frozenset()) - self._uploaded))
+        if not gone:
+            return None
+        detail = (
+            f"the sum of this round may be open already, and can be repeated by the same parties only; missing: "
+            f"{', '.join(gone[:10])}"
+        )
+        return Failed(AbortReason.DIFFERENCING, detail=detail)
 
     def _begin_gathering_shares(self, trigger: Trigger, now: float) -> None:
         """With recovery, shares come first; without, uploads are collected at once."""
@@ -245,7 +264,7 @@ class CollectingServer(RoundMachine):
             detail = f"no upload of {', '.join(missing[:10])}"
             failed = Failed(AbortReason.MISSING_UPLOAD, missing[0], detail, missing, repeatable=False)
             return self.fail(trigger, _P.CLOSED, failed)
-        too_few = self._too_few(self._uploaded)
+        too_few = self._too_few(self._uploaded) or self._not_the_same()
         if too_few is not None:
             return self.fail(trigger, _P.CLOSED, too_few)
         if not self._recovers:
@@ -281,9 +300,18 @@ class CollectingServer(RoundMachine):
         self._collector = ShareCollector(parameters, self._sharing_graph, wanted)
         votes = parameters.threat is Threat.LYING or self.votes_when_semi_honest
         self.move(trigger, _P.VOTING if votes else _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
-        if votes or not parameters.lists_neighbourhoods:
+        if votes:
             return [Send(name, proposed) for name in proposed.survivors]
-        return [Send(name, self._list_around(name, proposed)) for name in proposed.survivors]
+        if not parameters.lists_neighbourhoods:
+            return self._asking_for_shares(dict.fromkeys(proposed.survivors, proposed))
+        return self._asking_for_shares(
+            {name: self._list_around(name, proposed) for name in proposed.survivors}
+        )
+
+    def _asking_for_shares(self, messages: Mapping[PartyId, Message]) -> list[Event]:
+        """Send what makes participants release their shares; from here on the round has one list for ever."""
+        sends = [Send(name, message) for name, message in messages.items()]
+        return [self._desk.record.spend(self.stamp, self._survivors), *sends]
 
     def _list_around(self, name: PartyId, proposed: SurvivorList) -> SurvivorList:
         around = holders_of(self._sharing_graph, name)
@@ -298,16 +326,24 @@ class CollectingServer(RoundMachine):
             detail = f"too few agreed on the survivor list; missing: {', '.join(silent[:10])}"
             return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
         self.move(trigger, self._after_vote, now + self._desk.timing.phase_s)
-        return [
-            Send(name, self._vote.proof_for(self.stamp, holders_of(self._sharing_graph, name)))
+        proofs = {
+            name: self._vote.proof_for(self.stamp, holders_of(self._sharing_graph, name))
             for name in self._survivors
-        ]
+        }
+        if self._after_vote is _P.GATHERING_RELEASES:
+            return self._asking_for_shares(proofs)
+        return [Send(name, proof) for name, proof in proofs.items()]
 
     def _unmask(self, trigger: Trigger) -> list[Event]:
         short = self._collector.short_of if self._collector is not None else ()
         if short:
+            assert self._collector is not None
+            silent = sorted(self._uploaded - self._collector.senders)
             detail = f"too few shares to rebuild the masks of {', '.join(short[:10])}"
-            failed = Failed(AbortReason.TIMED_OUT, short[0], detail, short, repeatable=False)
+            if silent:
+                detail += f"; none came from {', '.join(silent[:10])}"
+            culprit = (*silent, *short)[0]
+            failed = Failed(AbortReason.TIMED_OUT, culprit, detail, repeatable=bool(silent))
             return self.fail(trigger, _P.CLOSED, failed)
         self.move(trigger, _P.UNMASKING)
         return [WorkRequested(self._open_sum, self._opened, self._not_opened)]

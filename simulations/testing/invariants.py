@@ -3,7 +3,8 @@
     I1  the opened ring sum is the integer sum over the agreed set, bit for bit
     I2  marker slots are 0 or the party's own mark, and mark exactly the agreed set
     I3  all who finish a round report the same set and the same model
-    I4  a holder releases one kind of share for one party, in one attempt of a round; nobody can rebuild both
+    I4  a holder releases one kind of share for one party, in all attempts of a round for one survivor list; nobody
+        can rebuild both
     I5  a mask key is used in one attempt only, once by each job, and an attempt has one upload of each party
     I6  committed rounds never regress
     I7  every wait has a deadline that lies ahead, and whoever ends says how
@@ -22,8 +23,9 @@ import numpy as np
 
 from veilsum.protocol.events import RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import kind_of
+from veilsum.protocol.messages import Stamp, kind_of
 from veilsum.protocol.shares import ReleasedShares, ShareKind
+from veilsum.protocol.survivors import SurvivorList
 from veilsum.simulations.testing.federation import MarkedLearner
 from veilsum.simulations.testing.reference import Reference
 from veilsum.simulations.testing.table import FINISHING, Table
@@ -99,14 +101,14 @@ def _marker_violations(
 
 def _share_violations(table: Table) -> Iterator[InvariantViolated]:
     kinds: dict[tuple[PartyId, int, PartyId], set[ShareKind]] = defaultdict(set)
-    attempts: dict[tuple[PartyId, int], set[tuple[bytes, int]]] = defaultdict(set)
+    lists: dict[tuple[PartyId, int], set[tuple[PartyId, ...]]] = defaultdict(set)
     holders: dict[tuple[bytes, int, int, PartyId, ShareKind], set[PartyId]] = defaultdict(set)
     for flight in table.journal.sent:
         if not isinstance(flight.message, ReleasedShares):
             continue
         message, holder = flight.message, flight.sender
         stamp = message.stamp
-        attempts[holder, stamp.round].add((stamp.session, stamp.attempt))
+        lists[holder, stamp.round].add(_list_behind(table, holder, stamp))
         for kind, shares in (
             (ShareKind.SELF_MASK, message.self_masks),
             (ShareKind.MASKING_KEY, message.masking_keys),
@@ -119,10 +121,23 @@ def _share_violations(table: Table) -> Iterator[InvariantViolated]:
             yield InvariantViolated(
                 "I4", f"{holder} released both kinds of share of {target} in round {round_number}"
             )
-    for (holder, round_number), released_in in attempts.items():
-        if len(released_in) > 1:
-            yield InvariantViolated("I4", f"{holder} released shares in two attempts of round {round_number}")
+    for (holder, round_number), released_for in lists.items():
+        if len(released_for) > 1:
+            yield InvariantViolated(
+                "I4", f"{holder} released shares for two survivor lists in round {round_number}"
+            )
     yield from _rebuilt_violations(table, holders)
+
+
+def _list_behind(table: Table, holder: PartyId, stamp: Stamp) -> tuple[PartyId, ...]:
+    """The survivors of the first list that the holder was told in an attempt."""
+    told = (
+        flight.message.survivors
+        for flight in table.journal.sent
+        if isinstance(flight.message, SurvivorList)
+        and (flight.receiver, flight.message.stamp) == (holder, stamp)
+    )
+    return next(told, ())
 
 
 def _rebuilt_violations(

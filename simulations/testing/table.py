@@ -36,7 +36,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.parameters import Timing
 from veilsum.protocol.participant import ParticipantMachine
-from veilsum.protocol.rounds import ParticipationRecord
+from veilsum.protocol.participation import ParticipationRecord
 from veilsum.protocol.server import ServerMachine
 from veilsum.simulations.testing.federation import Federation, found_federation
 from veilsum.simulations.testing.journal import Entry, InFlight, Journal, Refusal
@@ -63,9 +63,8 @@ class Durable:
         match event:
             case PhaseEntered():
                 self.next_attempt = event.attempt + 1
-            case DecisionMade(decision) if "spent_round" in decision:
-                self.record.spent_rounds.add(int(decision["spent_round"]))
-                self.record.remember(frozenset(map(PartyId, decision.get("cohort", ()))))
+            case DecisionMade(decision):
+                self.record.note(decision)
             case RoundCommitted():
                 self.rounds_done = event.round + 1
                 self.model = event.model if event.model is not None else self.model
@@ -334,9 +333,10 @@ class Table:
             "random": self._random[name],
             "apply": federation.apply,
             "rounds_done": durable.rounds_done,
+            "record": durable.record,
             "noise": federation.noise_of(name),
             "model": durable.model if durable.model is not None else federation.initial_model,
         }
         if name == SERVER:
             return ServerMachine(**common, rounds=federation.rounds, first_attempt=durable.next_attempt)
-        return ParticipantMachine(**common, record=durable.record)
+        return ParticipantMachine(**common)

@@ -14,6 +14,7 @@ import pytest
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.events import DecisionMade, RoundCommitted, RoundFailed
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.participation import Spent
 from veilsum.roles.checkpoint import KEPT, CheckpointError, StateFolder
 from veilsum.roles.durable import Durable
 
@@ -55,7 +56,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     saved = open_folder(tmp_path / "state").load()
     assert saved.durable.rounds_done == 2
     assert saved.durable.attempt == 2
-    assert saved.durable.record.spent_rounds == {2}
+    assert saved.durable.record.spent == {2: Spent(frozenset({ALICE, BOB}))}
     assert saved.durable.record.cohorts == [frozenset({ALICE, BOB})]
     assert saved.seen == {BOB: 7}
     assert saved.durable.model is not None
@@ -121,7 +122,7 @@ def test_after_damage_a_round_that_was_under_way_counts_as_spent(tmp_path: Path)
         durable.note(DecisionMade(record))
         folder.save(durable)
     max(folder.folder.glob("checkpoint-*")).write_bytes(b"")
-    assert folder.load().durable.record.spent_rounds == {1}
+    assert folder.load().durable.record.spent == {1: None}
 
 
 @pytest.mark.parametrize(("lost", "spent"), [(1, set()), (2, {1})])
@@ -138,7 +139,7 @@ def test_after_two_damaged_files_the_next_round_counts_as_spent(
         path.write_bytes(b"")
     saved = folder.load()
     assert (saved.durable.rounds_done, saved.durable.attempt) == (1, 0)
-    assert saved.durable.record.spent_rounds == spent
+    assert saved.durable.record.spent.keys() == spent
 
 
 def test_old_files_that_cannot_be_removed_are_a_typed_error(

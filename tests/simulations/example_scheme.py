@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
-from veilsum.protocol.events import DecisionMade, Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.events import Event, LocalResult, Model, Send, WorkRequested
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.masking import mask_upload, pair_mask_key
 from veilsum.protocol.messages import Message, Stamp, Tensor, message
@@ -146,8 +146,7 @@ class Voter(RoundMachine):
     def _vote(self, vector: RingVector, now: float) -> list[Event]:
         """Once the vote is out its sum may be open: no other sum of this round may ever hold it."""
         self.move("work", VoterPhase.AWAITING_RESULT, now + self._seat.timing.patience_s)
-        self._seat.record.spent_rounds.add(self.stamp.round)
-        spent = DecisionMade({"spent_round": self.stamp.round, "attempt": self.stamp.attempt})
+        spent = self._seat.record.spend(self.stamp, ())
         return [spent, Send(SERVER, Vote(self.stamp, vector))]
 
     @handles(RoundClosed)

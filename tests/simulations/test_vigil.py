@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.events import RoundCommitted
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Stamp
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.shares import ReleasedShares
+from veilsum.protocol.survivors import SurvivorList
 from veilsum.simulations.vigil import InvariantViolated, Vigil
 
-ALICE, BOB = PartyId("alice"), PartyId("bob")
+ALICE, BOB, CAROL = PartyId("alice"), PartyId("bob"), PartyId("carol")
 SESSION = bytes(32)
 
 
@@ -33,23 +34,28 @@ def test_two_results_of_one_round_break_i3() -> None:
 
 def test_both_share_kinds_break_i4() -> None:
     vigil = Vigil()
-    vigil.note_message(ALICE, released(self_masks=(BOB,)))
+    vigil.note_message(ALICE, SERVER, released(self_masks=(BOB,)))
     with pytest.raises(InvariantViolated, match="I4"):
-        vigil.note_message(ALICE, released(keys=(BOB,)))
+        vigil.note_message(ALICE, SERVER, released(keys=(BOB,)))
 
 
-def test_shares_in_two_attempts_break_i4() -> None:
+def test_shares_for_two_survivor_lists_of_a_round_break_i4() -> None:
+    """For the same list again they do not: it opens the same sum."""
     vigil = Vigil()
-    vigil.note_message(ALICE, released(0, self_masks=(BOB,)))
+    for attempt, survivors in enumerate([(ALICE, BOB), (ALICE, BOB), (ALICE, BOB, CAROL)]):
+        listed = SurvivorList(Stamp(SESSION, 0, attempt), survivors, (), len(survivors))
+        vigil.note_message(SERVER, ALICE, listed)
+    vigil.note_message(ALICE, SERVER, released(0, self_masks=(BOB,)))
+    vigil.note_message(ALICE, SERVER, released(1, self_masks=(BOB,)))
     with pytest.raises(InvariantViolated, match="I4"):
-        vigil.note_message(ALICE, released(1, self_masks=(BOB,)))
+        vigil.note_message(ALICE, SERVER, released(2, self_masks=(BOB,)))
 
 
 def test_two_uploads_in_one_attempt_break_i5() -> None:
     vigil = Vigil()
-    vigil.note_message(ALICE, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")))
+    vigil.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")))
     with pytest.raises(InvariantViolated, match="I5"):
-        vigil.note_message(ALICE, MaskedInput(Stamp(SESSION), np.ones(3, dtype="<u8")))
+        vigil.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.ones(3, dtype="<u8")))
 
 
 def test_a_round_committed_twice_breaks_i6() -> None:

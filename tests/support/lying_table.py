@@ -38,8 +38,9 @@ from veilsum.protocol.keys import Identity, Role
 from veilsum.protocol.messages import Message
 from veilsum.protocol.parameters import Parameters, Timing
 from veilsum.protocol.participant import ParticipantMachine
+from veilsum.protocol.participation import ParticipationRecord
 from veilsum.protocol.roster import Roster
-from veilsum.protocol.rounds import ParticipationRecord, RoundMachine
+from veilsum.protocol.rounds import RoundMachine
 from veilsum.protocol.schemes.interface import Scheme, find_scheme
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.server import ServerMachine

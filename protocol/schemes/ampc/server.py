@@ -114,7 +114,7 @@ class AmpcServer(CollectingServer):
             detail = f"keys shared with dropped peers were not revealed by {', '.join(silent[:10])}"
             return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
         self.move(trigger, _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
-        return [Send(name, SeedsComplete(self.stamp)) for name in self._survivors]
+        return self._asking_for_shares(dict.fromkeys(self._survivors, SeedsComplete(self.stamp)))
 
     def _open_sum(self) -> Opened:
         if self._collector is None:
@@ -171,7 +171,7 @@ class AmpcServer(CollectingServer):
             return self.fail(trigger, _P.CLOSED, failed)
         if len(self._digests) < needed:
             detail = f"{len(self._digests)} peers confirmed the result, {needed} are needed"
-            failed = Failed(AbortReason.TIMED_OUT, silent[0], detail, silent, repeatable=False)
+            failed = Failed(AbortReason.TIMED_OUT, silent[0], detail)
             return self.fail(trigger, _P.CLOSED, failed)
         self.move(trigger, _P.CLOSED)
         total = self._total if self._learns_sum else None

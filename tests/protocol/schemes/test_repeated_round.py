@@ -1,0 +1,164 @@
+"""A round whose sum may be open is repeated for the very same sum, and for no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.events import LocalResult, Model, RoundCommitted, RunFailed, Warned
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.participation import ParticipationRecord
+from veilsum.protocol.schemes.uploads import MaskedInput
+from veilsum.protocol.shares import ReleasedShares
+from veilsum.simulations.testing import Table, check_invariants
+
+SCHEMES = ("plain", "masked", "mpc", "ampc", "perturbed", "bilateral")
+SECURE = ("masked", "mpc", "ampc")
+
+
+def moments(scheme: str) -> int:
+    """How many messages a run of one round has."""
+    table, count = started(scheme), 0
+    while table.wire:
+        table.deliver(table.wire[0])
+        count += 1
+    return count
+
+
+def started(scheme: str, parties: int = 3, learner: object = None) -> Table:
+    table = Table.build(scheme, parties, rounds=1, learner=learner)  # type: ignore[arg-type]  # or the default one
+    table.start()
+    return table
+
+
+def stopped_after_release(scheme: str, learner: object = None, *, lost: str | None = None) -> Table:
+    """Five parties have released their shares when the server stops; what was on the wire is gone."""
+    table = Table.build(scheme, 5, rounds=1, learner=learner)  # type: ignore[arg-type]  # or the default one
+    if lost is not None:
+        table.crash_before(lost, MaskedInput)
+    table.start()
+    while len(releases(table)) < 5 - (lost is not None):
+        if table.wire:
+            table.deliver(table.wire[0])
+        else:
+            assert table.advance()
+    table.wire.clear()
+    table.crash(SERVER)
+    return table
+
+
+def releases(table: Table) -> list[ReleasedShares]:
+    return [one.message for one in table.journal.sent if isinstance(one.message, ReleasedShares)]
+
+
+def forget(table: Table) -> None:
+    """The server is one that does not care which sum was opened before."""
+    table._durable[SERVER].record = ParticipationRecord()
+
+
+def commits(table: Table) -> list[RoundCommitted]:
+    return [one for name, one in table.journal.commits if name == SERVER]
+
+
+def refusals(table: Table) -> set[AbortReason]:
+    return {one.error.reason for one in table.journal.refusals}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("who", ["server", "p1"])
+def test_whoever_stops_at_whatever_moment_the_run_ends_with_its_round(scheme: str, who: str) -> None:
+    for moment in range(moments(scheme)):
+        table = started(scheme)
+        for _ in range(moment):
+            table.deliver(table.wire[0])
+        table.crash(who)
+        table.restart(who)
+        table.run()
+        check_invariants(table)
+        assert table.server.rounds_done == 1, f"{who} stopped after {moment} messages"
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_the_second_sum_is_the_first_one_again(scheme: str) -> None:
+    table = stopped_after_release(scheme)
+    table.restart(SERVER)
+    table.run()
+    check_invariants(table)
+    attempts = {(one.stamp.session, one.stamp.attempt) for one in releases(table)}
+    assert len(attempts) == 2
+    assert [one.members for one in commits(table)] == [table.participants]
+    uploads = [one.message for one in table.journal.sent if isinstance(one.message, MaskedInput)]
+    assert len({one.vector.tobytes() for one in uploads}) == 10, "masks are never used twice"
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_who_was_not_in_the_first_sum_is_left_out_of_the_second(scheme: str) -> None:
+    table = stopped_after_release(scheme, lost="p2")
+    table.restart(SERVER)
+    table.restart("p2")
+    table.run()
+    check_invariants(table)
+    first = tuple(name for name in table.participants if name != "p2")
+    assert [one.members for one in commits(table)] == [first]
+    again = [one for one in table.journal.sent if isinstance(one.message, MaskedInput) and one.sender == "p2"]
+    assert again, "p2 uploaded, and is not in the sum"
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_a_server_that_asks_for_another_sum_gets_no_shares(scheme: str) -> None:
+    """It forgot, or says that it forgot, over whom the first sum was; p4 is in the session and drops out of it."""
+    table = stopped_after_release(scheme)
+    before = len(releases(table))
+    forget(table)
+    table.crash_before("p4", MaskedInput)
+    table.restart(SERVER)
+    table.run()
+    check_invariants(table)
+    assert len(releases(table)) == before
+    assert AbortReason.DIFFERENCING in refusals(table)
+    assert isinstance(table.journal.endings[SERVER], RunFailed)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_without_one_of_the_first_cohort_nobody_uploads_again(scheme: str) -> None:
+    table = stopped_after_release(scheme)
+    uploaded = sum(isinstance(one.message, MaskedInput) for one in table.journal.sent)
+    table.crash("p4")
+    table.restart(SERVER)
+    table.run()
+    check_invariants(table)
+    assert sum(isinstance(one.message, MaskedInput) for one in table.journal.sent) == uploaded
+    assert isinstance(table.journal.endings[SERVER], RunFailed)
+    assert any("the same parties only: p4 is missing" in str(one.error) for one in table.journal.refusals)
+
+
+class Fickle:
+    """A learner of which p0 never trains the same thing twice."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+        self.calls += 1
+        value = self.calls / 100 if party == "p0" else 0.5
+        return LocalResult(np.full(len(model), value, dtype=np.float32), 10)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_another_update_for_the_same_sum_is_not_given(scheme: str) -> None:
+    """The difference of the two sums would be the difference of one party's updates."""
+    table = stopped_after_release(scheme, Fickle())
+    table.crash("p0")
+    for name in ("p0", SERVER):
+        table.restart(name)
+    table.run()
+    ending = table.journal.endings[SERVER]
+    assert isinstance(ending, RunFailed)
+    assert not commits(table)
+    told = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
+    assert any("p0 withdrew" in text for text in told)
+    uploads = [
+        one for one in table.journal.sent if isinstance(one.message, MaskedInput) and one.sender == "p0"
+    ]
+    assert len(uploads) == 1

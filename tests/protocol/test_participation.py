@@ -1,0 +1,93 @@
+"""What a participant remembers of sums that may be open."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.messages import Stamp
+from veilsum.protocol.participation import ParticipationRecord, Spent
+
+NAMES = tuple(PartyId(f"p{number}") for number in range(5))
+COHORTS = st.frozensets(st.sampled_from(NAMES), min_size=1)
+HASHES = st.binary(min_size=32, max_size=32)
+
+
+@given(first=COHORTS, second=COHORTS)
+def test_a_spent_round_is_open_to_its_own_cohort_alone(
+    first: frozenset[PartyId], second: frozenset[PartyId]
+) -> None:
+    record = ParticipationRecord()
+    record.spend(Stamp(round=3), first)
+    record.require_same_cohort(2, second)
+    if first == second:
+        record.require_same_cohort(3, second)
+        return
+    with pytest.raises(Rejection) as refusal:
+        record.require_same_cohort(3, second)
+    assert refusal.value.reason is AbortReason.DIFFERENCING
+
+
+@given(cohort=COHORTS, members=COHORTS)
+def test_a_session_can_repeat_a_spent_round_if_its_whole_cohort_is_there(
+    cohort: frozenset[PartyId], members: frozenset[PartyId]
+) -> None:
+    record = ParticipationRecord()
+    record.spend(Stamp(round=3), cohort)
+    record.require_repeatable(4, members)
+    if cohort <= members:
+        record.require_repeatable(3, members)
+    else:
+        with pytest.raises(Rejection, match=min(cohort - members)):
+            record.require_repeatable(3, members)
+
+
+@given(
+    models=st.lists(HASHES, min_size=2, max_size=2, unique=True),
+    updates=st.lists(HASHES, min_size=3, max_size=3),
+)
+def test_one_model_gets_one_update(models: list[bytes], updates: list[bytes]) -> None:
+    """Also after another model was in between."""
+    record, stamp = ParticipationRecord(), Stamp(round=3)
+    record.spend(stamp, NAMES, models[0], updates[0])
+    record.require_same_update(3, models[1], updates[1])
+    record.spend(stamp, NAMES, models[1], updates[1])
+    record.require_same_update(3, models[0], updates[0])
+    record.require_same_update(4, models[0], updates[2])
+    if updates[2] != updates[0]:
+        with pytest.raises(Rejection, match="bit for bit"):
+            record.require_same_update(3, models[0], updates[2])
+
+
+@given(cohort=COHORTS, model=HASHES, update=HASHES)
+def test_the_decision_is_all_that_a_restarted_party_needs(
+    cohort: frozenset[PartyId], model: bytes, update: bytes
+) -> None:
+    before, after = ParticipationRecord(), ParticipationRecord()
+    for attempt in range(2):
+        decision = before.spend(Stamp(round=3, attempt=attempt), cohort, bytes([attempt]) + model[1:], update)
+        after.note(decision.record)
+    assert after == before
+    after.note({"round": 4, "attempt": 0})
+    assert after == before
+
+
+def test_only_the_last_spent_round_keeps_its_details() -> None:
+    record = ParticipationRecord()
+    record.spend(Stamp(round=3), NAMES)
+    record.spend(Stamp(round=4), NAMES)
+    assert record.spent == {3: None, 4: Spent(frozenset(NAMES))}
+    with pytest.raises(Rejection, match="not known over whom"):
+        record.require_repeatable(3, NAMES)
+
+
+def test_a_round_that_was_spent_without_a_cohort_is_never_repeated() -> None:
+    record = ParticipationRecord()
+    record.spend(Stamp(round=3), ())
+    assert record.cohorts == []
+    for refused in (record.require_repeatable, record.require_same_cohort):
+        with pytest.raises(Rejection):
+            refused(3, NAMES)
