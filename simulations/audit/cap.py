@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Point:
     accuracy: float
     distances: Mapping[str, Mapping[str, float]]
     cpu_s: float = 0.0
+    layers: Mapping[str, float] = field(default_factory=dict)
+    """The same ratio for the bias of each layer, the head included."""
+    cosine: float = 0.0
+    """Between the clean gradient below the head and what the defence added to it."""
 
     @property
     def position(self) -> float:

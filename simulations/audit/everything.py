@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from veilsum.protocol.errors import LocalProtocolError
-from veilsum.simulations.attacks.targets import gradients_in
+from veilsum.simulations.audit.disguised import SCHEMES as DISGUISING
+from veilsum.simulations.audit.disguised import noise_requests
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import Row
 from veilsum.simulations.audit.scales import Scale
-from veilsum.simulations.audit.verdicts import NO_ATTACK
+from veilsum.simulations.audit.sweeps import sweep_requests
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
+ALL_SCHEMES = (*SCHEMES, *DISGUISING)
 DEFENCES = (
     ("dp:sigma=0.01", ("idlg", "dp-averaging")),
     ("ppdl:share=0.05", ("idlg", "ppdl-adaptive")),
-    ("spn:alpha2=0.1", ("dlg", "spn-adaptive")),
+    ("spn:alpha2=0.1", ("dlg", "idlg", "spn-adaptive")),
     ("sketch:ratio=2", ("sketch-rounds",)),
 )
 
@@ -39,37 +38,16 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
     found += [request("ampc", "server", "model"), request("ampc", "coalition", "ampc-coalition")]
     for defence, attacks in DEFENCES:
         found += [request("plain", "server", attack, defence) for attack in attacks]
+    found += sweep_requests(scale, seed, task, data)
     memberships = (
         ("mia-loss", "mia-network") if not scale.heavy else ("mia-loss", "mia-network", "mia-shadow")
     )
     found += [request("plain", "client", attack) for attack in memberships]
     found.append(request("ampc", "server", "mia-loss"))
-    found.append(request("perturbed", "client", "perturbation"))
+    found += noise_requests(scale, seed, task, data)
     if scale.heavy:
         found += [request("plain", "server", name) for name in ("generative", "gmi") if name in ATTACKS]
     return found
-
-
-def broker_rows(request: Request) -> Iterator[Row]:
-    """That no attack fits the broker's view, checked for every scheme."""
-    for scheme in SCHEMES:
-        view = next(replace(request, scheme=scheme).stages()).view("broker")
-        opened = [one for one in view.messages if one.message is not None]
-        if opened or gradients_in(view, request.images) or view.results:
-            raise LocalProtocolError(f"the broker's view under {scheme} holds more than envelopes")
-        yield Row(
-            scheme=scheme,
-            defence="none",
-            adversary="broker",
-            attack=NO_ATTACK,
-            knowledge="L0",
-            row="attack",
-            target=f"{len(view.messages)} envelopes",
-            n=0,
-            cpu_s=0.0,
-            note="who talks when, and how much",
-            threat=repr(view),
-        )
 
 
 def left_out(scale: Scale) -> Iterator[str]:

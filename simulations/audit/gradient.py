@@ -18,6 +18,7 @@ from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.common import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.targets import Target, as_noise, gradients_in
+from veilsum.simulations.audit.memory import inverted
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Heading, Row, RowKind, image_row
 from veilsum.simulations.audit.stage import FewImages, Played, attackable_task
@@ -50,6 +51,8 @@ def reference_rows(request: Request, played: Sequence[Played], steps: Steps) -> 
 def targets_of(request: Request, played: Played) -> list[Target]:
     view = played.view(request.adversary)
     targets = gradients_in(view, request.images)
+    if request.only_sums:
+        targets = [one for one in targets if one.kind != "upload"]
     if not targets:
         raise AttackDoesNotFit(
             f"{request.attack} needs a gradient, and the view of {view.adversary} under {request.scheme} has none: "
@@ -62,15 +65,15 @@ def attack_rows(
     request: Request, targets: Sequence[tuple[Target, Played]], kind: RowKind, steps: Steps
 ) -> Iterator[Row]:
     """One row for each kind of target: single uploads and sums tell different stories."""
-    invert = request.entry.load()
     by_kind: dict[str, list[tuple[Target, Played]]] = defaultdict(list)
     for target, played in targets:
-        by_kind[target.note].append((target, played))
+        steps_taken = f", {target.local_steps} local steps" if target.local_steps > 1 else ""
+        by_kind[target.note + steps_taken].append((target, played))
     for note, group in by_kind.items():
         found: list[Reconstruction] = []
         for target, _ in group:
             steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
-            found.append(invert(target, request.scale.budget, request.seed))
+            found.append(inverted(request.entry, target, request.scale.budget, request.seed))
         heading = heading_of(request, kind, note)
         row = image_row(heading, found, [dict(played.truth) for _, played in group])
         threat = repr(group[0][1].view(request.adversary)) if kind == "attack" else ""

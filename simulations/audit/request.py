@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,10 @@ from veilsum.roles.config import FederationConfig
 from veilsum.simulations.audit.registry import AttackEntry, find_attack
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, play
+
+_ANY_ATTACK = "idlg"
+_DISGUISABLE = "mlp2:64"
+"""In place of dlnet, whose sigmoids carry no factors."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Request:
     rounds: int = 1
     references: bool = True
     """Whether the undefended, null and oracle rows are wanted too."""
+    only_sums: bool = False
+    """Whether single uploads are left alone and only sums attacked."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -39,12 +46,24 @@ class Request:
             problems.append(f"parties must be at least 2, not {self.parties}")
         if self.images < 1:
             problems.append(f"images must be at least 1, not {self.images}")
+        if self.rounds < 1:
+            problems.append(f"rounds must be at least 1, not {self.rounds}")
+        if self.local_epochs < 1:
+            problems.append(f"local epochs must be at least 1, not {self.local_epochs}")
         if problems:
             raise ParameterError(problems)
 
     @property
     def entry(self) -> AttackEntry:
         return find_attack(self.attack)
+
+    @property
+    def architecture(self) -> str:
+        """The model that is attacked: the user's, or the attack's own if the scheme can disguise that."""
+        if self.model is not None:
+            return self.model
+        disguises = self.scheme in ("perturbed", "bilateral")
+        return _DISGUISABLE if disguises and self.entry.model == "dlnet" else self.entry.model
 
     @property
     def undefended(self) -> Request:
@@ -61,7 +80,7 @@ class Request:
                 "seed": self.seed,
                 "task": self.task,
                 "data": self.data,
-                "model": self.model or self.entry.model,
+                "model": self.architecture,
                 "payload": self.payload,
                 "local_epochs": self.local_epochs,
                 "batch_size": "all",
@@ -72,5 +91,18 @@ class Request:
         )
 
     def stages(self) -> Iterator[Played]:
-        config = self.config()
-        return (play(config, self.images, draw) for draw in range(self.scale.draws))
+        """The federations to attack; the same for every adversary and every attack on the same model."""
+        same = replace(
+            self,
+            adversary="server",
+            attack=_ANY_ATTACK,
+            model=self.architecture,
+            references=True,
+            only_sums=False,
+        )
+        return (_stage(same, draw) for draw in range(self.scale.draws))
+
+
+@functools.lru_cache(maxsize=32)
+def _stage(request: Request, draw: int) -> Played:
+    return play(request.config(), request.images, draw)

@@ -1,16 +1,18 @@
-"""Runs requests one after the other, with progress, and keeps what is done when it is interrupted."""
+"""Runs requests on one or several processes, with progress, and keeps what is done when it is interrupted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from veilsum.roles.progress import Progress
-from veilsum.simulations.attacks.common import one_thread
+from veilsum.simulations.audit.fits import require_fit
+from veilsum.simulations.audit.pool import Job, run_jobs
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Row
-from veilsum.simulations.audit.steps import Steps
+from veilsum.simulations.audit.steps import Meter, Steps
 from veilsum.simulations.audit.verdicts import verdicts, warnings
 
 
@@ -19,6 +21,8 @@ class Outcome:
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    others: list[Any] = field(default_factory=list, repr=False)
+    """What jobs other than requests gave, in their order."""
 
     def figures(self) -> dict[str, Any]:
         return {
@@ -27,15 +31,6 @@ class Outcome:
             "verdicts": [vars(one) for one in verdicts(self.rows)],
             "warnings": [*warnings(self.rows), *self.notes],
         }
-
-
-def references(request: Request, outcome: Outcome, shared: bool) -> bool:
-    """Whether this request has to make its undefended, null and oracle rows itself.
-
-    They attack the same clean gradients whatever the scheme and the defence: once per attack is enough.
-    """
-    made = any(row.row == "null" and row.attack == request.attack for row in outcome.rows)
-    return not (shared and made)
 
 
 def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
@@ -65,24 +60,74 @@ def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
         from veilsum.simulations.audit.perturbation import perturbation_rows
 
         return perturbation_rows(request, steps)
+    if kind == "noise":
+        from veilsum.simulations.audit.noise import noise_rows
+
+        return noise_rows(request, steps)
+    if kind == "seeds":
+        from veilsum.simulations.audit.seeds import seed_rows
+
+        return seed_rows(request, steps)
     raise AssertionError(f"no experiment for attacks of kind {kind}")
 
 
-def run_requests(requests: Sequence[Request], *, progress: bool = False, shared: bool = False) -> Outcome:
-    """All rows of all requests; Ctrl-C ends early and keeps the rows done so far.
+@dataclass(frozen=True)
+class RequestJob:
+    request: Request
 
-    With `shared`, a reference row that an earlier request has made already is not made again.
+    @property
+    def bundle(self) -> str:
+        """The same attack under the same protection meets the same federation, and often the same gradients."""
+        return f"{self.request.scheme} {self.request.defence} {self.request.attack}"
+
+    @property
+    def heavy(self) -> bool:
+        return self.request.entry.heavy
+
+    def items(self, steps: Steps) -> Iterator[Row]:
+        return rows_of(self.request, steps)
+
+
+def share_references(requests: Sequence[Request]) -> list[Request]:
+    """Only the first request of each attack makes the undefended, null and oracle rows.
+
+    They attack the same clean gradients whatever the scheme and the defence: once per attack is enough.
     """
+    seen: set[str] = set()
+    asked = []
+    for request in requests:
+        asked.append(replace(request, references=request.attack not in seen))
+        seen.add(request.attack)
+    return asked
+
+
+def run_requests(
+    requests: Sequence[Request],
+    *,
+    progress: bool = False,
+    shared: bool = False,
+    workers: int = 1,
+    also: Sequence[Job] = (),
+) -> Outcome:
+    """All rows of all requests, in their order; Ctrl-C ends early and keeps the rows done so far.
+
+    With `shared`, a reference row that an earlier request makes is not made again. `also` are other jobs of the same
+    run. Everything that can be refused is refused before the first job starts.
+    """
+    for request in requests:
+        require_fit(request)
+    asked = share_references(requests) if shared else requests
+    jobs: list[Job] = [*map(RequestJob, asked), *also]
+    found: list[list[Any]] = [[] for _ in jobs]
+    meter = Meter(len(jobs), Progress("audit", 100) if progress else None)
     outcome = Outcome()
-    steps = Steps(len(requests), Progress("audit", 100) if progress else None)
     try:
-        with one_thread():
-            for request in requests:
-                asked = replace(request, references=references(request, outcome, shared))
-                for row in rows_of(asked, steps):
-                    outcome.rows.append(row)
-                steps.next_request()
+        with closing(run_jobs(jobs, workers, meter)) as results:
+            for place, item in results:
+                found[place].append(item)
     except KeyboardInterrupt:
         outcome.interrupted = True
-    steps.close()
+    meter.close()
+    outcome.rows = [row for rows in found[: len(asked)] for row in rows]
+    outcome.others = [item for items in found[len(asked) :] for item in items]
     return outcome

@@ -1,33 +1,45 @@
-"""How far an audit is: requests one after the other, each in steps that it announces itself."""
+"""How far an audit is: jobs that announce their own steps, and one line about all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from veilsum.roles.progress import Progress
+
+Report = Callable[[float, str], None]
 
 
 class Steps:
-    """Called with a note before each step; shows per cent and the remaining time."""
+    """Called by a job with a note before each of its steps; reports the share that is done."""
 
-    def __init__(self, requests: int = 1, progress: Progress | None = None) -> None:
-        self._requests = max(requests, 1)
-        self._progress = progress
-        self._finished = 0
+    def __init__(self, report: Report | None = None) -> None:
+        self._report = report
         self._expected = 1
         self._done = 0
 
     def expect(self, steps: int) -> None:
-        """So many steps are still to come in this request, as far as is known by now."""
+        """So many steps are still to come, as far as is known by now."""
         self._expected = self._done + max(steps, 1)
 
     def __call__(self, note: str) -> None:
-        share = (self._finished + min(self._done / self._expected, 1.0)) / self._requests
+        share = min(self._done / self._expected, 1.0)
         self._done += 1
-        if self._progress is not None:
-            self._progress.update(int(100 * share), f"% {note}")
+        if self._report is not None:
+            self._report(share, note)
 
-    def next_request(self) -> None:
-        self._finished += 1
-        self._expected, self._done = 1, 0
+
+class Meter:
+    """The shares of all jobs together, as per cent with the remaining time."""
+
+    def __init__(self, jobs: int, progress: Progress | None = None) -> None:
+        self._shares = [0.0] * max(jobs, 1)
+        self._progress = progress
+
+    def note(self, job: int, share: float, words: str = "") -> None:
+        self._shares[job] = share
+        if self._progress is not None:
+            done = int(100 * sum(self._shares) / len(self._shares))
+            self._progress.update(done, f"% {words}")
 
     def close(self) -> None:
         if self._progress is not None:

@@ -12,7 +12,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veilsum.simulations.commands.auditing import add_common_arguments, command_line, publish_outcome
+from veilsum.simulations.commands.auditing import (
+    add_common_arguments,
+    command_line,
+    publish_outcome,
+    require_targets,
+)
 
 MODEL_COLUMNS = ("scheme", "adversary", "another party's update", "global model")
 MODEL_TITLE = "Who hides and who recovers which model, as measured"
@@ -27,19 +32,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.output import Table
-    from veilsum.simulations.audit.everything import SCHEMES, all_requests, broker_rows, left_out
+    from veilsum.simulations.audit.asides import asides
+    from veilsum.simulations.audit.everything import ALL_SCHEMES, all_requests, left_out
     from veilsum.simulations.audit.markdown import figures, replace_figures, require_marks
-    from veilsum.simulations.audit.models import hides_and_recovers
     from veilsum.simulations.audit.page import Section, html_table
+    from veilsum.simulations.audit.pool import default_workers
+    from veilsum.simulations.audit.rows import Row
     from veilsum.simulations.audit.runner import run_requests
     from veilsum.simulations.audit.scales import find_scale
 
+    require_targets(args)
     scale = find_scale(args.scale)
     page = require_marks(args.markdown) if args.markdown is not None else None
     requests = all_requests(scale, args.seed, args.task, args.data)
-    models = hides_and_recovers(requests[0], SCHEMES)
-    outcome = run_requests(requests, progress=True, shared=True)
-    outcome.rows += broker_rows(requests[0])
+    outcome = run_requests(
+        requests,
+        progress=True,
+        shared=True,
+        workers=args.workers or default_workers(),
+        also=asides(requests[0], ALL_SCHEMES),
+    )
+    outcome.rows += [item for item in outcome.others if isinstance(item, Row)]
+    models = [item for item in outcome.others if not isinstance(item, Row)]
     outcome.notes += left_out(scale)
     section = Section(MODEL_TITLE, html_table(MODEL_COLUMNS, models, "hides"))
     text = Table(MODEL_TITLE, MODEL_COLUMNS, models).render()

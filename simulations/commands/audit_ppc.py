@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from veilsum.simulations.commands.auditing import add_common_arguments, publish_ppc
+from veilsum.simulations.commands.auditing import add_common_arguments, publish_ppc, require_targets
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from veilsum.simulations.audit.pool import default_workers
     from veilsum.simulations.audit.ppc import measure
     from veilsum.simulations.audit.scales import find_scale
 
     names = [name.strip() for name in args.defence.split(",") if name.strip()]
-    outcome = measure(names, find_scale(args.scale), args.seed, args.task, args.data, progress=True)
+    require_targets(args)
+    outcome = measure(
+        names,
+        find_scale(args.scale),
+        args.seed,
+        args.task,
+        args.data,
+        progress=True,
+        workers=args.workers or default_workers(),
+    )
     return publish_ppc(outcome, args)

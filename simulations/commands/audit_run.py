@@ -21,7 +21,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilsum.simulations.commands.auditing import add_common_arguments, file_target, publish_outcome
+from veilsum.simulations.commands.auditing import (
+    add_common_arguments,
+    file_target,
+    publish_outcome,
+    require_targets,
+)
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.request import Request
@@ -74,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from veilsum.simulations.audit.fits import require_fit
     from veilsum.simulations.audit.request import Request
     from veilsum.simulations.audit.runner import run_requests
     from veilsum.simulations.audit.scales import find_scale
@@ -94,8 +100,10 @@ def run(args: argparse.Namespace) -> int:
         local_epochs=max(args.local_epochs, 1),
         rounds=args.rounds,
     )
+    require_targets(args)
     if args.view is not None:
         return _attack_recorded(args, request)
+    require_fit(request)
     if args.save_view is not None:
         from veilsum.roles.viewfile import save_view
 

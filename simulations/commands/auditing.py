@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilsum.roles.output import add_json_option, publish
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.output import STANDARD_OUTPUT, add_json_option, publish
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.page import Section
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from veilsum.simulations.audit.runner import Outcome
 
 EXIT_INTERRUPTED = 130
+MOST_WORKERS = 256
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +34,20 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=7, metavar="N", help="everything follows from it (default 7)"
     )
+    parser.add_argument(
+        "--workers",
+        type=worker_count,
+        metavar="N",
+        help="processes that share the work; results do not depend on it (default: as many as there are cores)",
+    )
     add_json_option(parser)
     parser.add_argument("--html", metavar="FILE", type=file_target, help="also write a report with pictures")
+
+
+def worker_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {MOST_WORKERS}")
+    return int(text)
 
 
 def file_target(text: str) -> Path:
@@ -42,6 +57,18 @@ def file_target(text: str) -> Path:
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
     return path
+
+
+def require_targets(args: argparse.Namespace) -> None:
+    """Refuse before the work a file that could not be written after it."""
+    targets = [getattr(args, name, None) for name in ("json", "html", "markdown", "save_view")]
+    for target in {Path(str(one)) for one in targets if one is not None and str(one) != STANDARD_OUTPUT}:
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            draft.touch(exist_ok=False)
+            draft.unlink()
+        except OSError as error:
+            raise ParameterError([f"{target} cannot be written: {error.strerror}"]) from error
 
 
 def publish_outcome(

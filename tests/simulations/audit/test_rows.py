@@ -13,7 +13,8 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.roles import cli
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.audit import gradient, runner
-from veilsum.simulations.audit.everything import SCHEMES, all_requests, broker_rows, left_out
+from veilsum.simulations.audit.asides import BrokerJob, asides
+from veilsum.simulations.audit.everything import SCHEMES, all_requests, left_out
 from veilsum.simulations.audit.markdown import BEGIN, END, figures, replace_figures, require_marks
 from veilsum.simulations.audit.page import Report, render
 from veilsum.simulations.audit.pictures import Curve, plot, png
@@ -202,7 +203,12 @@ def test_a_view_is_saved_and_attacked_from_its_file(
 
 
 def test_no_attack_fits_the_broker_under_any_scheme() -> None:
-    rows = list(broker_rows(Request("plain", "server", "analytic", SMOKE)))
+    jobs = [
+        job
+        for job in asides(Request("plain", "server", "analytic", SMOKE), SCHEMES)
+        if isinstance(job, BrokerJob)
+    ]
+    rows = [one for job in jobs for one in job.items(runner.Steps())]
     assert [one.scheme for one in rows] == list(SCHEMES)
     assert {one.word for one in verdicts(rows)} == {"holds"}
 

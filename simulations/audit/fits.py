@@ -1,0 +1,62 @@
+"""What can be refused before anything is played: names, sizes, and attacks that cannot fit what they are asked for."""
+
+from __future__ import annotations
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.config import FederationConfig
+from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.views import BROKER
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.stage import attackable_task
+from veilsum.simulations.viewrecorder import members_of
+
+_GRADIENTS = ("gradient", "rounds", "generative")
+
+
+def require_fit(request: Request) -> None:
+    """Raise a typed error that names what is wrong and what would do; playing and attacking start after this."""
+    entry = request.entry
+    config = request.config()
+    config.require_workable()
+    _require_adversary(request, config)
+    task = attackable_task(config)
+    wanted = request.images * request.parties
+    if wanted > len(task.train):
+        raise ParameterError(
+            [
+                f"{request.parties} parties with {request.images} images each need {wanted}: {config.task} has "
+                f"{len(task.train)}"
+            ]
+        )
+    disguises = config.find_scheme().perturbs
+    if disguises and entry.kind in _GRADIENTS and SERVER not in members_of(request.adversary, config.parties):
+        raise AttackDoesNotFit(
+            f"{request.attack} needs a gradient, and {request.adversary} sees disguised models only under "
+            f"{request.scheme}: use perturbation or one of the noise attacks"
+        )
+    if entry.kind in ("perturbation", "noise") and not disguises:
+        raise ParameterError(
+            [f"{request.attack} is an attack on perturbed and bilateral, not on {request.scheme}"]
+        )
+    if request.attack == "sketch-rounds" and "sketch" not in _defences(request):
+        raise AttackDoesNotFit("sketch-rounds solves for what sketches show: add --defence sketch:ratio=2")
+    if entry.kind == "seeds" and request.scheme != "ampc":
+        raise ParameterError([f"{request.attack} is an attack on ampc, not on {request.scheme}"])
+    if request.attack == "ampc-coalition" and request.scheme != "ampc":
+        raise AttackDoesNotFit(f"ampc-coalition takes the biases of ampc off, and {request.scheme} has none")
+
+
+def _require_adversary(request: Request, config: FederationConfig) -> None:
+    members = members_of(request.adversary, config.parties)
+    if members == (BROKER,):
+        raise AttackDoesNotFit(
+            f"{request.attack} does not fit the view of the broker: it holds envelopes only"
+        )
+    if request.entry.kind in _GRADIENTS and set(config.parties) <= set(members):
+        raise AttackDoesNotFit(f"{request.adversary} is every party: no one is left to be attacked")
+
+
+def _defences(request: Request) -> set[str]:
+    return {part.name for part in parse_defence(request.defence).parts} if request.defence else set()
