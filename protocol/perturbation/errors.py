@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from veilsum.protocol.errors import LocalProtocolError
 
+FAILURES_OF_MODELS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+)
+"""What code of users raises when it is traced or run on something it was not written for."""
+
+
+def first_line(error: Exception) -> str:
+    """The first sentence or so: torch explains at length."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
 
 class UnsupportedModel(LocalProtocolError):
     """A model cannot carry secret factors; the node at fault and the reason are named."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from veilsum.protocol.perturbation.factors import broadcast
 from veilsum.protocol.perturbation.plan import RunningNorm
-from veilsum.protocol.perturbation.steps import Step, Tracked, on_identifiers, ones_like, per_channel
+from veilsum.protocol.perturbation.steps import Step, Tracked, on_labels, ones_like, per_channel
 
 Rule = Callable[[Step], Tensor]
 
@@ -90,14 +90,15 @@ def pooling(spatial: int) -> Rule:
 
 
 def rearrangement(step: Step) -> Tensor:
-    """Views, transpositions, slices, concatenations: run them on the identifiers, see where those go."""
+    """Views, transpositions, slices, concatenations: run them on labels, see where those go."""
     moved: Tensor = step.apply(
-        *map(on_identifiers, step.arguments), **{k: on_identifiers(v) for k, v in step.keywords.items()}
+        *map(on_labels, step.arguments), **{k: on_labels(v) for k, v in step.keywords.items()}
     )
     batch = step.every_tensor()[0].value.shape[0]
-    if moved.shape[:1] != (batch,) or not torch.equal(moved, moved[:1].expand_as(moved)):
-        raise step.refuse(f"{step.operation} moves entries across samples")
-    return moved[:1]
+    samples = torch.arange(batch).reshape(-1, *(1,) * (moved.dim() - 1))
+    if moved.shape[:1] != (batch,) or not torch.equal(moved % batch, samples.expand_as(moved)):
+        raise step.refuse(f"{step.operation} moves entries across samples; keep dimension 0 as it is")
+    return moved[:1] // batch
 
 
 def reduction(step: Step) -> Tensor:
@@ -120,7 +121,7 @@ def addition(step: Step) -> Tensor:
         number = right if isinstance(left, Tracked) else left
         if number == 0:
             return step.every_tensor()[0].identifiers
-        raise step.refuse("adding a constant is not positively homogeneous")
+        raise step.refuse("adding a constant is not positively homogeneous; let a bias do it, or the data")
     step.space.equate(left.identifiers, right.identifiers)
     return broadcast(left.identifiers, right.identifiers)[0]
 
@@ -134,17 +135,26 @@ def multiplication(step: Step) -> Tensor:
 
 def division(step: Step) -> Tensor:
     if isinstance(step.argument(1, "other"), Tracked):
-        raise step.refuse("dividing by a tensor is not supported")
+        raise step.refuse("dividing by a tensor is not supported; divide by a number")
     if step.argument(2, "rounding_mode") is not None:
         raise step.refuse("division that rounds is not positively homogeneous")
     return step.tensor().identifiers
 
 
 def padding(step: Step) -> Tensor:
-    """Zeros carry any factor: new channels get fresh ones, and the border of a map that of its channel."""
-    tracked, amounts = step.tensor(), tuple(step.argument(1, "pad"))
     if step.argument(2, "mode", "constant") != "constant" or step.argument(3, "value") not in (None, 0, 0.0):
         raise step.refuse("only padding with zeros is supported")
+    return _padded(step, tuple(step.argument(1, "pad")))
+
+
+def zero_padding(step: Step) -> Tensor:
+    assert isinstance(step.module, nn.ZeroPad1d | nn.ZeroPad2d | nn.ZeroPad3d)
+    return _padded(step, tuple(step.module.padding))
+
+
+def _padded(step: Step, amounts: tuple[int, ...]) -> Tensor:
+    """Zeros carry any factor: new channels get fresh ones, and the border of a map that of its channel."""
+    tracked = step.tensor()
     rank = tracked.value.dim()
     if len(amounts) >= 2 * rank or rank < 2:
         raise step.refuse("padding the batch dimension is not supported")
@@ -153,7 +163,7 @@ def padding(step: Step) -> Tensor:
         return tied
     before, after = amounts[-2:]
     if min(before, after) < 0:
-        raise step.refuse("padding by a negative amount is not supported")
+        raise step.refuse("padding by a negative amount is not supported; take a slice")
     channels = tied.reshape(-1).expand(tracked.value.shape[1])
     return per_channel(torch.cat((step.space.fresh(before), channels, step.space.fresh(after))), rank)
 
@@ -176,17 +186,26 @@ MODULE_RULES: Mapping[type[nn.Module], Rule] = {
     nn.PReLU: parametric_relu,
     **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveMaxPool1d, nn.AdaptiveAvgPool1d), pooling(1)),
     **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d), pooling(2)),
+    **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveMaxPool3d, nn.AdaptiveAvgPool3d), pooling(3)),
     **dict.fromkeys((nn.Flatten, nn.Unflatten), rearrangement),
+    **dict.fromkeys((nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle), rearrangement),
+    **dict.fromkeys((nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d), zero_padding),
 }
 
 FUNCTION_RULES: Mapping[Callable[..., Any], Rule] = {
-    **dict.fromkeys((torch.relu, functional.relu, functional.leaky_relu), elementwise),
+    **dict.fromkeys((torch.relu, torch.relu_, functional.relu, functional.relu_), elementwise),
+    **dict.fromkeys((functional.leaky_relu, functional.leaky_relu_, operator.neg, torch.neg), elementwise),
+    **dict.fromkeys((operator.abs, torch.abs, torch.clone), elementwise),
     **dict.fromkeys((functional.dropout, functional.dropout1d, functional.dropout2d), elementwise),
+    functional.dropout3d: elementwise,
     **dict.fromkeys((functional.max_pool1d, functional.avg_pool1d), pooling(1)),
     **dict.fromkeys((functional.adaptive_max_pool1d, functional.adaptive_avg_pool1d), pooling(1)),
     **dict.fromkeys((functional.max_pool2d, functional.avg_pool2d), pooling(2)),
     **dict.fromkeys((functional.adaptive_max_pool2d, functional.adaptive_avg_pool2d), pooling(2)),
-    **dict.fromkeys((torch.flatten, torch.cat, torch.concat, torch.reshape), rearrangement),
+    **dict.fromkeys((functional.max_pool3d, functional.avg_pool3d), pooling(3)),
+    **dict.fromkeys((functional.adaptive_max_pool3d, functional.adaptive_avg_pool3d), pooling(3)),
+    **dict.fromkeys((torch.flatten, torch.unflatten, torch.reshape, torch.flip), rearrangement),
+    **dict.fromkeys((torch.cat, torch.concat, torch.stack), rearrangement),
     **dict.fromkeys((torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze), rearrangement),
     operator.getitem: rearrangement,
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), reduction),
@@ -199,9 +218,9 @@ FUNCTION_RULES: Mapping[Callable[..., Any], Rule] = {
 }
 
 METHOD_RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("relu", "relu_", "contiguous"), elementwise),
-    **dict.fromkeys(("view", "reshape", "flatten", "squeeze", "unsqueeze"), rearrangement),
-    **dict.fromkeys(("permute", "transpose"), rearrangement),
+    **dict.fromkeys(("relu", "relu_", "neg", "abs", "clone", "contiguous"), elementwise),
+    **dict.fromkeys(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"), rearrangement),
+    **dict.fromkeys(("permute", "transpose", "flip", "expand", "repeat"), rearrangement),
     **dict.fromkeys(("mean", "sum", "amax"), reduction),
     **dict.fromkeys(("add", "add_", "sub", "sub_"), addition),
     **dict.fromkeys(("mul", "mul_"), multiplication),
@@ -218,4 +237,4 @@ NUMBER_FUNCTIONS = {
     operator.sub,
     math.prod,
 }
-NUMBER_METHODS = {"size", "dim"}
+NUMBER_METHODS = {"size", "dim", "numel"}

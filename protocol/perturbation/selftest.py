@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from veilsum.protocol.domains import domain_tag
 from veilsum.protocol.perturbation.client import Forward, run_forward, squared_error_terms
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
-from veilsum.protocol.perturbation.errors import UnsupportedModel
+from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, UnsupportedModel, first_line
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.losses import mean_loss
 from veilsum.protocol.perturbation.packing import load_parameters
@@ -30,6 +30,24 @@ _SAMPLES = 3
 
 def run_self_test(plan: Plan) -> float:
     """The larger of the relative errors of outputs and gradient; raises `UnsupportedModel` above 1e-8."""
+    try:
+        error = _compare(plan)
+    except FAILURES_OF_MODELS as failure:
+        raise UnsupportedModel(
+            "self-test",
+            f"the model does not train in float64 ({first_line(failure)}); avoid changes in place of values that "
+            "gradients need, and fixed precisions",
+        ) from failure
+    if not error < TOLERANCE:
+        raise UnsupportedModel(
+            "self-test",
+            f"the perturbed model differs from the true one by {error:.3g}; remove hooks and state that tracing "
+            "does not see",
+        )
+    return error
+
+
+def _compare(plan: Plan) -> float:
     stream = UniformStream(
         lambda count: hashlib.shake_256(domain_tag("perturbation-self-test")).digest(count)
     )
@@ -50,10 +68,7 @@ def run_self_test(plan: Plan) -> float:
         forward = run_forward(plan, module, key.public, inputs)
     error = _output_error(forward, outputs.detach(), torch.as_tensor(key.offset))
     found = recover(key, squared_error_terms(forward, targets).vectors).gradient
-    error = max(error, float(np.linalg.norm(found - expected)) / max(float(np.linalg.norm(expected)), 1e-300))
-    if not error < TOLERANCE:
-        raise UnsupportedModel("self-test", f"the perturbed model differs from the true one by {error:.3g}")
-    return error
+    return max(error, float(np.linalg.norm(found - expected)) / max(float(np.linalg.norm(expected)), 1e-300))
 
 
 def _disturbed(plan: Plan, module: nn.Module, stream: UniformStream) -> Reals:

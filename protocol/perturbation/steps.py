@@ -24,8 +24,11 @@ class Tracked:
     value: Tensor
     identifiers: Tensor
 
-    def expanded(self) -> Tensor:
-        return self.identifiers.expand(self.value.shape).contiguous()
+    def labels(self) -> Tensor:
+        """One number for every entry: its identifier times the number of samples, plus the number of its sample."""
+        batch = self.value.shape[0]
+        samples = torch.arange(batch).reshape(-1, *(1,) * (self.value.dim() - 1))
+        return (self.identifiers * batch + samples).expand(self.value.shape).contiguous()
 
 
 @dataclass(eq=False)
@@ -95,12 +98,12 @@ class Step:
         return tied.reshape(-1).expand(tracked.value.shape[1])
 
 
-def on_identifiers(argument: Any) -> Any:
-    """The same arguments with every tensor replaced by its identifiers, entry by entry."""
+def on_labels(argument: Any) -> Any:
+    """The same arguments with every tensor replaced by its labels, entry by entry."""
     if isinstance(argument, Tracked):
-        return argument.expanded()
+        return argument.labels()
     if isinstance(argument, list | tuple):
-        return type(argument)(map(on_identifiers, argument))
+        return type(argument)(map(on_labels, argument))
     return argument
 
 

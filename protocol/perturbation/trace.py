@@ -19,7 +19,12 @@ from torch import Tensor, fx, nn
 from torch.fx.node import Node, map_arg
 
 from veilsum.protocol.perturbation.chains import find_dense_chain, takes_channels_last
-from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
+from veilsum.protocol.perturbation.errors import (
+    FAILURES_OF_MODELS,
+    UnprotectedLayer,
+    UnsupportedModel,
+    first_line,
+)
 from veilsum.protocol.perturbation.plan import Head, Plan
 from veilsum.protocol.perturbation.refusals import refusal_for
 from veilsum.protocol.perturbation.rules import (
@@ -33,8 +38,6 @@ from veilsum.protocol.perturbation.rules import (
 from veilsum.protocol.perturbation.steps import Ledger, Step, Tracked, ones_like
 
 Barrier = Literal["refuse", "unit"]
-
-_UNTRACEABLE = (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError)
 
 
 def trace(model: nn.Module, example: Tensor, *, barrier: Barrier = "refuse") -> Plan:
@@ -64,7 +67,7 @@ def _plan_from(
     names = [name for name, _ in model.named_parameters()]
     for name in names:
         if name not in ledger.parameters:
-            raise UnsupportedModel(name, "this parameter is never used by a supported layer")
+            raise UnsupportedModel(name, "this parameter is never used by a supported layer; leave it out")
     head = model.get_submodule(head_name)
     assert isinstance(head, nn.Linear)
     return Plan(
@@ -84,32 +87,47 @@ def _require_plain_parameters(model: nn.Module) -> None:
     owners: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) in owners:
-            raise UnsupportedModel(name, f"shares its weights with {owners[id(parameter)]}")
+            raise UnsupportedModel(
+                name, f"shares its weights with {owners[id(parameter)]}; give each layer its own"
+            )
         if not parameter.requires_grad:
-            raise UnsupportedModel(name, "is frozen; its gradient cannot be recovered")
+            raise UnsupportedModel(name, "is frozen; its gradient cannot be recovered: call requires_grad_()")
+        if nn.parameter.is_lazy(parameter):
+            raise UnsupportedModel(name, "has no shape yet; run the model once before")
+        if not parameter.numel():
+            raise UnsupportedModel(name, "has no entries; leave the layer out")
         owners[id(parameter)] = name
 
 
 def _graph_of(model: nn.Module) -> fx.GraphModule:
     try:
-        return fx.symbolic_trace(model)
-    except _UNTRACEABLE as error:
+        graph = fx.symbolic_trace(model)
+    except FAILURES_OF_MODELS as error:
         raise UnsupportedModel(
-            "forward", f"cannot be traced, control flow must not depend on data ({error})"
+            "forward",
+            f"cannot be traced ({first_line(error)}); write it without control flow on data, len(), iteration over "
+            "tensors and assignment to their entries",
         ) from error
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder" and node.users]
+    if len(inputs) != 1:
+        name = inputs[1].name if inputs else "forward"
+        raise UnsupportedModel(name, "the model must have one input tensor; join several before the model")
+    return graph
 
 
 def _head_of(graph: fx.GraphModule) -> Node:
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
     last = output.args[0]
     if not isinstance(last, Node):
-        raise UnsupportedModel("output", "the model must return one tensor")
+        raise UnsupportedModel("output", "the model must return one tensor; return the last layer's alone")
     if last.op != "call_module" or type(graph.get_submodule(str(last.target))) is not nn.Linear:
         what, _ = _describe(graph, last)
-        raise UnsupportedModel(
-            _label(last),
-            f"the model must end in a Linear layer, not in {what}; a softmax belongs to the loss",
-        )
+        remedy = "end it with nn.Linear on one feature vector per sample"
+        if "softmax" in what.lower():
+            remedy = "a softmax belongs to the loss"
+        elif last.target is nn.functional.linear:
+            remedy = "a bare or derived Linear is not seen as a layer: use nn.Linear itself, inside a module"
+        raise UnsupportedModel(_label(last), f"the model must end in a Linear layer, not in {what}; {remedy}")
     if len(last.users) != 1:
         raise UnsupportedModel(str(last.target), "the last layer must feed nothing but the output")
     return last
@@ -131,12 +149,11 @@ class _Walk(fx.Interpreter):
     def run_node(self, n: Node) -> Any:
         try:
             value = super().run_node(n)
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            raise UnsupportedModel(_label(n), f"does not run on the example: {error}") from error
+        except FAILURES_OF_MODELS as error:
+            raise UnsupportedModel(_label(n), f"does not run on the example: {first_line(error)}") from error
         if n.op == "placeholder":
-            if self._identifiers:
-                raise UnsupportedModel(n.name, "the model must have one input")
-            self._identifiers[n] = ones_like(value)
+            if n.users:
+                self._identifiers[n] = ones_like(value)
         elif n.op == "get_attr":
             self._identifiers[n] = self._free_parameter(n, value)
         elif n.op != "output" and not self._is_number(n, value):
@@ -148,10 +165,14 @@ class _Walk(fx.Interpreter):
         step = self._step(n, value, operation, module)
         if module is not None and next(module.parameters(), None) is not None:
             if n.target in self._used_modules:
-                raise step.refuse("its weights are shared: the layer is called more than once")
+                raise step.refuse(
+                    "its weights are shared: the layer is called more than once; make a second one"
+                )
             self._used_modules.add(str(n.target))
         if step.is_head and step.tensor().value.dim() != 2:
-            raise step.refuse("the last layer must see one feature vector per sample")
+            raise step.refuse(
+                "the last layer must see one feature vector per sample; flatten or pool before it"
+            )
         rule = self._rule(n, module)
         if rule is not None and not isinstance(value, Tensor):
             raise step.refuse(f"{operation} returns more than one tensor here")
@@ -179,7 +200,11 @@ class _Walk(fx.Interpreter):
 
     def _free_parameter(self, n: Node, value: Any) -> Tensor:
         if self._barrier == "refuse" or not isinstance(value, Tensor):
-            raise UnsupportedModel(str(n.target), "free parameters outside a layer cannot carry factors")
+            raise UnsupportedModel(
+                str(n.target),
+                "free parameters outside a layer cannot carry factors, and constant tensors have none; use a layer, or "
+                "prepare the data before the model",
+            )
         text = f"{n.target}: a free parameter; it reaches clients in clear"
         self.ledger.warnings.append(text)
         warnings.warn(text, UnprotectedLayer, stacklevel=6)
