@@ -180,8 +180,8 @@ def test_perturbation_hides_from_a_client_that_does_nothing_and_not_from_one_tha
     request = Request("perturbed", "client", "perturbation", SMOKE)
     rows = list(runner.rows_of(request, runner.Steps()))
     agreement = {one.target: one.extra["agreement"] for one in rows}
-    assert agreement["predictions, does nothing (L0)"] < 0.3
-    assert agreement["predictions, fit on own labels (L1)"] > 0.95
+    assert agreement["predictions: does nothing; ce, scale+offset, m = 10"] < 0.3
+    assert agreement["predictions: fit on own labels; ce, scale+offset, m = 10"] > 0.95
     assert {one.row for one in rows} == {"attack", "undefended", "null", "oracle"}
     with pytest.raises(ParameterError, match="perturbed and bilateral"):
         list(runner.rows_of(Request("plain", "client", "perturbation", SMOKE), runner.Steps()))
