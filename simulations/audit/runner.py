@@ -77,7 +77,12 @@ class RequestJob:
 
     @property
     def bundle(self) -> str:
-        """The same attack under the same protection meets the same federation, and often the same gradients."""
+        """The same attack under the same protection meets the same federation, and often the same gradients.
+
+        Attacks on noise disguise the same trained models.
+        """
+        if self.request.entry.kind in ("perturbation", "noise"):
+            return "noise"
         return f"{self.request.scheme} {self.request.defence} {self.request.attack}"
 
     @property
