@@ -10,6 +10,9 @@ its commitment must be able to repeat the round, or the run is lost. The two agr
   any two rounds of the same cohort; that all have the same model is what masks are bound to.
 
 The server remembers the cohort that it asked shares for, so that it asks for no other; parties do not rely on that.
+
+A peer that holds the model itself also remembers the result that it stated last. If it stops before it hears that the
+others agree, while one of them has committed, it needs nobody's word that this is the model it computed.
 """
 
 from __future__ import annotations
@@ -36,11 +39,13 @@ class Spent:
 class ParticipationRecord:
     """Cohorts of all sums so far; and the rounds that are spent, with the details of the last one.
 
-    A round without details stays spent whatever the cohort.
+    A round without details stays spent whatever the cohort. `stated` is the last round that we computed a result of,
+    and the hash of that model.
     """
 
     cohorts: list[frozenset[PartyId]] = field(default_factory=list)
     spent: dict[int, Spent | None] = field(default_factory=dict)
+    stated: tuple[int, bytes] | None = None
 
     def remember(self, cohort: frozenset[PartyId]) -> None:
         if cohort not in self.cohorts:
@@ -65,10 +70,20 @@ class ParticipationRecord:
         self.note(decision)
         return DecisionMade(decision)
 
+    def state(self, stamp: Stamp, model_hash: bytes) -> DecisionMade:
+        """This is what we computed; the decision must be durable before anyone is told."""
+        decision = {"stated_round": stamp.round, "attempt": stamp.attempt, "model": model_hash.hex()}
+        self.note(decision)
+        return DecisionMade(decision)
+
     def note(self, decision: Mapping[str, Any]) -> None:
-        """Take over a decision, as it is made or after a restart; others than `spend` makes mean nothing here."""
-        if "spent_round" not in decision:
-            return
+        """Take over a decision, as it is made or after a restart; decisions of other kinds mean nothing here."""
+        if "stated_round" in decision:
+            self.stated = int(decision["stated_round"]), bytes.fromhex(decision["model"])
+        if "spent_round" in decision:
+            self._note_spent(decision)
+
+    def _note_spent(self, decision: Mapping[str, Any]) -> None:
         round_number = int(decision["spent_round"])
         cohort = frozenset(PartyId(name) for name in decision.get("cohort", ()))
         before = self.spent.get(round_number)

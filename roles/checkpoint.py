@@ -192,6 +192,7 @@ class StateFolder:
             "rounds_done": durable.rounds_done,
             "attempt": durable.attempt,
             "spent": [_packed(number, spent) for number, spent in sorted(durable.record.spent.items())],
+            "stated": _packed_statement(durable.record.stated),
             "cohorts": [sorted(cohort) for cohort in durable.record.cohorts],
             "seen": dict(seen),
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
@@ -213,6 +214,7 @@ class StateFolder:
         record = ParticipationRecord(
             [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
             dict(_unpacked(spent) for spent in fields["spent"]),
+            _unpacked_statement(fields["stated"]),
         )
         parts, rounds_done = fields["parts"], fields["rounds_done"]
         values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
@@ -263,6 +265,14 @@ def _unpacked(fields: list[Any]) -> tuple[int, Spent | None]:
     round_number, cohort, updates = fields
     given = {bytes.fromhex(model): bytes.fromhex(update) for model, update in updates.items()}
     return int(round_number), Spent(frozenset(PartyId(name) for name in cohort), given)
+
+
+def _packed_statement(stated: tuple[int, bytes] | None) -> list[Any] | None:
+    return None if stated is None else [stated[0], stated[1].hex()]
+
+
+def _unpacked_statement(fields: list[Any] | None) -> tuple[int, bytes] | None:
+    return None if fields is None else (int(fields[0]), bytes.fromhex(fields[1]))
 
 
 class _Damaged(Exception):

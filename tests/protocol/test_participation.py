@@ -70,7 +70,9 @@ def test_the_decision_is_all_that_a_restarted_party_needs(
     for attempt in range(2):
         decision = before.spend(Stamp(round=3, attempt=attempt), cohort, bytes([attempt]) + model[1:], update)
         after.note(decision.record)
+    after.note(before.state(Stamp(round=3), model).record)
     assert after == before
+    assert after.stated == (3, model)
     after.note({"round": 4, "attempt": 0})
     assert after == before
 

@@ -51,11 +51,13 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     durable = folder.load().durable
     decision = {"spent_round": 2, "attempt": 1, "cohort": [ALICE, BOB]}
     durable.note(DecisionMade(decision))
+    durable.note(DecisionMade({"stated_round": 1, "attempt": 1, "model": "ab" * 32}))
     folder.save(durable, {BOB: 7})
     folder.release()
     saved = open_folder(tmp_path / "state").load()
     assert saved.durable.rounds_done == 2
     assert saved.durable.attempt == 2
+    assert saved.durable.record.stated == (1, b"\xab" * 32)
     assert saved.durable.record.spent == {2: Spent(frozenset({ALICE, BOB}))}
     assert saved.durable.record.cohorts == [frozenset({ALICE, BOB})]
     assert saved.seen == {BOB: 7}

@@ -247,7 +247,8 @@ class AmpcPeer(CollectingParticipant):
         self._wait_for_digests(now)
         others = [name for name in self._survivors if name != self._seat.name]
         self._compare()
-        return [Send(name, result.digest) for name in (*others, SERVER)]
+        stated = self._seat.record.state(self.stamp, result.model_hash)
+        return [stated, *(Send(name, result.digest) for name in (*others, SERVER))]
 
     @property
     def is_decisive(self) -> bool:

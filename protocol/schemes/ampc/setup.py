@@ -5,7 +5,8 @@
     COMPARING    everyone must say that it holds the same model
 
 A peer that is behind (a joiner, or one that missed a round) takes the model from the first up-to-date peer,
-and only if more than half of the others are up to date and every one of them stated the same keyed hash.
+and only if every one that is up to date stated the same keyed hash, and more than half of the others are up to date, or
+it is the result that the peer itself computed and stated before it stopped.
 Seeds reach neighbours directly and all others through the server; either way they are sealed to the
 receiver's RSA key and signed by the sender.
 """
@@ -119,12 +120,22 @@ class EpochSetup(RoundMachine):
     def _require_believable_progress(self) -> None:
         """Being behind is believed only if most of the others say so: one liar must not replace our model."""
         others = len(self._seat.session.members) - 1
-        if self._behind and 2 * len(self._up_to_date) <= others:
+        if self._behind and not self._most_are_ahead and self._own_result is None:
             raise Rejection(
                 AbortReason.WRONG_MODEL,
                 f"{len(self._up_to_date)} of {others} others claim {self._newest} rounds, led by "
                 f"{self._up_to_date[0]}: more than half must",
             )
+
+    @property
+    def _most_are_ahead(self) -> bool:
+        return 2 * len(self._up_to_date) > len(self._seat.session.members) - 1
+
+    @property
+    def _own_result(self) -> bytes | None:
+        """The hash of the newest model, if we computed it ourselves."""
+        stated = self._seat.record.stated
+        return stated[1] if stated is not None and stated[0] == self._newest - 1 else None
 
     def _fresh_secret(self) -> Secret:
         return Secret(require_random(self._seat.random, SEED_BYTES))
@@ -263,6 +274,8 @@ class EpochSetup(RoundMachine):
         if self._wanting != [sender]:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its model")
         model = self._opened_model(sender, message.box)
+        if not self._most_are_ahead and hash_model(model) != self._own_result:
+            raise Rejection(AbortReason.WRONG_MODEL, "this is not the result that we computed")
         keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(model), "held")
         for name in self._up_to_date:
             if self._held[name].keyed_hash != keyed:

@@ -79,6 +79,50 @@ def test_whoever_stops_at_whatever_moment_the_run_ends_with_its_round(scheme: st
         assert table.server.rounds_done == 1, f"{who} stopped after {moment} messages"
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_after_a_power_cut_at_whatever_moment_the_run_ends_with_its_round(scheme: str) -> None:
+    for moment in range(moments(scheme)):
+        table = started(scheme)
+        for _ in range(moment):
+            table.deliver(table.wire[0])
+        power_cut(table)
+        table.run()
+        check_invariants(table)
+        assert table.server.rounds_done == 1, f"the power was cut after {moment} messages"
+
+
+def power_cut(table: Table) -> None:
+    names = list(table.machines)
+    for name in names:
+        table.crash(name)
+    table.wire.clear()
+    for name in names:
+        table.restart(name)
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_peer_believes_the_only_one_that_committed_if_it_computed_the_same(scheme: str, lies: bool) -> None:
+    """A liar's other model is refused by everyone: fewer than half of the others vouch for it."""
+    table = Table.build(scheme, 5, rounds=2)
+    table.start()
+    while not table.journal.commits:
+        table.deliver(table.wire[0])
+    (ahead, commit), *_ = table.journal.commits
+    assert commit.model is not None
+    if lies:
+        table._durable[ahead].model = commit.model + np.float32(1)
+    power_cut(table)
+    table.run()
+    committed = {name for name, one in table.journal.commits if one.round == 1}
+    if lies:
+        assert not committed
+        assert isinstance(table.journal.endings[SERVER], RunFailed)
+    else:
+        check_invariants(table)
+        assert committed == set(table.machines)
+
+
 @pytest.mark.parametrize("scheme", SECURE)
 def test_the_second_sum_is_the_first_one_again(scheme: str) -> None:
     table = stopped_after_release(scheme)
