@@ -105,9 +105,9 @@ def is_finite(vector: Vector) -> bool:
 
 
 def sum_of_squares(vector: Vector) -> float:
-    return sum(
-        float(piece @ piece) for piece in (vector[at : at + BLOCK] for at in range(0, len(vector), BLOCK))
-    )
+    if len(vector) <= BLOCK:
+        return float(vector @ vector)
+    return sum(sum_of_squares(vector[start : start + BLOCK]) for start in range(0, len(vector), BLOCK))
 
 
 def weighted_mean(uploads: list[Terms], weights: list[float]) -> dict[str, NDArray[np.float64]]:

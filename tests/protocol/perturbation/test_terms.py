@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,14 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.perturbation.client import client_terms
+from veilsum.protocol.perturbation.backward import AutogradBody, DenseChainBody
+from veilsum.protocol.perturbation.client import (
+    client_terms,
+    cross_entropy_terms,
+    exchange_request,
+    run_forward,
+)
+from veilsum.protocol.perturbation.exchange import answer, conclude
 from veilsum.protocol.perturbation.key import NoiseKey, new_key
 from veilsum.protocol.perturbation.layout import Terms, require_terms, term_sizes, weighted_mean
 from veilsum.protocol.perturbation.packing import load_parameters
@@ -176,11 +185,39 @@ def test_autograd_and_the_hand_written_pass_agree(plan: Plan) -> None:
             assert np.allclose(vector, by_autograd.vectors[name], rtol=1e-12, atol=1e-14)
 
 
-def test_no_tensor_of_outputs_times_parameters_is_built() -> None:
+def conv_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 64),
+        nn.Linear(64, 64),
+    )
+
+
+def chain_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)
+    )
+
+
+def step_of_a_client(plan: Plan, key: NoiseKey) -> Terms:
+    inputs, labels = torch.ones(2, 1, 4, 4), torch.tensor([0, 63])
+    if key.settings.loss == "mse":
+        return client_terms(plan, plan.model, key.public, inputs, labels)
+    forward = run_forward(plan, plan.model, key.public, inputs)
+    exchange = exchange_request(forward, SeededEntropy(4))
+    reply = answer(key, exchange.request, SeededEntropy(5))
+    return cross_entropy_terms(forward, conclude(key.public, exchange, reply), labels)
+
+
+@pytest.mark.parametrize("loss", ["mse", "ce"])
+@pytest.mark.parametrize("network", [conv_network, chain_network])
+def test_no_tensor_of_outputs_times_parameters_is_built(network: Callable[[], nn.Module], loss: Any) -> None:
     """With 64 outputs and m = 1 the largest tensor of a client step is no larger than one term."""
-    model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.LeakyReLU(), nn.Linear(64, 64))
-    plan = trace(model, torch.zeros(1, 8))
-    key = new_key(plan, NoiseSettings(), SeededEntropy(3))
+    plan = trace(network(), torch.zeros(1, 1, 4, 4))
+    key = new_key(plan, NoiseSettings(loss=loss), SeededEntropy(3))
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -193,5 +230,30 @@ def test_no_tensor_of_outputs_times_parameters_is_built() -> None:
             return result
 
     with Watch():
-        client_terms(plan, model, key.public, torch.ones(2, 8), torch.tensor([0, 63]))
+        step_of_a_client(plan, key)
     assert 0 < largest <= plan.size + 1
+
+
+@pytest.mark.parametrize("network", [conv_network, chain_network])
+@pytest.mark.parametrize(("loss", "passes"), [("mse", lambda m: m + 2), ("ce", lambda m: 3 * m + 1)])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_client_goes_backward_through_one_forward_pass_once_per_term(
+    network: Callable[[], nn.Module],
+    loss: Any,
+    passes: Callable[[int], int],
+    groups: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = trace(network(), torch.zeros(1, 1, 4, 4))
+    key = new_key(plan, NoiseSettings(loss=loss, groups=groups), SeededEntropy(3))
+    seen: list[tuple[type, int]] = []
+    for body in (AutogradBody, DenseChainBody):
+        truly = body.pull_back
+
+        def counted(self, cotangents, destinations, truly=truly) -> None:
+            seen.append((type(self), len(cotangents)))
+            truly(self, cotangents, destinations)
+
+        monkeypatch.setattr(body, "pull_back", counted)
+    step_of_a_client(plan, key)
+    assert seen == [(AutogradBody if network is conv_network else DenseChainBody, passes(groups))]
