@@ -168,6 +168,7 @@ def begin_recording(
     if inner is None:
         task = ask_for_task(place)
         shape, outputs = task.input_shape, task.outputs
+        first = task.model if first is None and place.options.init is None else first
     else:
         shape, outputs = shapes_of(inner)
     facts = PublicFacts(rules.config.agreed(), rules.parameters.dimension, shape, outputs)

@@ -17,17 +17,21 @@ import numpy as np
 import pytest
 
 from tests.roles.test_driver import ALICE, DONE, Desk, Script, knocks
+from tests.support.federations import make_federation
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.events import Event, RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.keys import Role
 from veilsum.protocol.messages import Message, Stamp
 from veilsum.protocol.session import Knock
 from veilsum.roles.config import FederationConfig
 from veilsum.roles.journal import Journal
 from veilsum.roles.learner import LocalUpdate
-from veilsum.roles.recording import ViewRecording, earlier_view
+from veilsum.roles.machines import Rules
+from veilsum.roles.place import RoleOptions, make_party_learner, take_place
+from veilsum.roles.recording import ViewRecording, begin_recording, earlier_view
 from veilsum.roles.viewfile import load_view, save_view
-from veilsum.roles.views import PublicFacts, View, pool
+from veilsum.roles.views import NoiseSecrets, PublicFacts, View, pool
 from veilsum.simulations.attacks.ampc_coalition import final_model
 from veilsum.simulations.federation import Federation
 from veilsum.simulations.simulation import Node, Simulation
@@ -268,3 +272,53 @@ def test_a_resumed_run_goes_on_with_its_file_and_a_fresh_one_begins_anew(tmp_pat
     assert earlier_view(first.path, ALICE, FACTS, resume=False) is None
     with pytest.raises(ParameterError, match="another run"):
         earlier_view(first.path, ALICE, PublicFacts({**FACTS.settings, "seed": 9}, 5, (), 0), resume=True)
+
+
+def test_server_and_client_state_the_same_public_facts_with_and_without_torch(tmp_path: Path) -> None:
+    """Or their views could not be pooled; a defended learner's samples are its party's own data."""
+    fed = make_federation(tmp_path / "fed", "plain", 2, task="digits", defence="dp:sigma=0.01", min_parties=2)
+    places = {
+        name: take_place(role, RoleOptions(fed.folder, name, record_view=tmp_path / f"{name}.view"))
+        for name, role in (("server", Role.SERVER), ("p1", Role.CLIENT))
+    }
+    learner = make_party_learner(places["p1"], tmp_path)
+    first = learner.initial_model()
+    rules = Rules.of(fed.config, fed.roster, len(first))
+    views = {}
+    for name, place in places.items():
+        own = learner if name == "p1" else None
+        recording = begin_recording(place, rules, own, None, Journal(name, "json", io.StringIO()))
+        assert recording is not None
+        recording.close()
+        views[name] = load_view(recording.path)
+        assert (views[name].initial_model == first).all()
+    assert views["server"].facts == views["p1"].facts
+    assert views["p1"].facts.input_shape == (1, 8, 8)
+    assert views["p1"].facts.outputs == 10
+    assert views["server"].own_data == {}
+    assert len(views["p1"].own_data["p1"]) > 100
+    assert pool(list(views.values())).members == ("server", "p1")
+
+
+def test_without_the_flag_nothing_is_recorded(tmp_path: Path) -> None:
+    fed = make_federation(tmp_path / "fed", "masked")
+    place = take_place(Role.SERVER, RoleOptions(fed.folder, "server"))
+    rules = Rules.of(fed.config, fed.roster, 40)
+    journal = Journal("server", "json", io.StringIO())
+    assert begin_recording(place, rules, None, None, journal) is None
+
+
+def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
+    class Drawing:
+        on_secrets: Callable[[NoiseSecrets], None] = staticmethod(lambda _: None)
+
+    drawing, recording = Drawing(), recording_of(tmp_path / "alice.view")
+    recording.watch(Script([]), drawing)
+    drawn = NoiseSecrets(bytes(16), *(np.arange(count, dtype=np.float64) for count in (9, 2, 2, 4)), 0.5)
+    drawing.on_secrets(drawn)
+    recording.close()
+    (found,) = load_view(recording.path).noise_secrets
+    assert (found.key_id, found.loss_shift) == (drawn.key_id, drawn.loss_shift)
+    for part in ("scale", "gammas", "blinders", "shifts"):
+        assert (getattr(found, part) == getattr(drawn, part)).all()
+        assert part not in repr(found)

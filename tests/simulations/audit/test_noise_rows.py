@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config import FederationConfig
+from veilsum.roles.viewfile import load_view, save_view
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.attacks.perturbed_server import NoiseKeys
 from veilsum.simulations.attacks.targets import gradients_in
@@ -164,6 +166,16 @@ def test_the_servers_own_key_gives_every_clients_gradient_under_perturbed(loss: 
     for target in targets:
         truth = honest[target.owners[0], 0]
         assert np.abs(target.gradient - truth).max() < 1e-4 * np.abs(truth).max()
+
+
+def test_a_recorded_view_of_a_disguising_server_is_enough(tmp_path: Path) -> None:
+    """The key is in the file, as it is in the server's hands."""
+    view = small("perturbed", "ce").view("server")
+    save_view(view, tmp_path / "server.view")
+    for mine, theirs in zip(
+        gradients_in(view, 1), gradients_in(load_view(tmp_path / "server.view"), 1), strict=True
+    ):
+        assert (mine.gradient == theirs.gradient).all()
 
 
 def test_masks_keep_single_gradients_from_the_server_and_leave_it_the_mean() -> None:
