@@ -6,7 +6,7 @@ remaining questions can still be asked. Whoever corrects a file then corrects it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -88,6 +88,7 @@ def build_parameters(config: FederationConfig, dimension: int) -> Parameters:
         plan(len(config.parties), 1, 1.0, 64).encoding,
     )
     make = _maker(config, scheme, encoding, graph, threshold)
+    problems.found += _option_problems(config, scheme)
     made = problems.attempt(lambda: make(dimension), None)
     if made is not None and scheme is not None:
         problems.found += scheme.problems(made)
@@ -197,6 +198,14 @@ def _options(config: FederationConfig) -> dict[str, str]:
         return dict(config.options)
     noise = noise_options(config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange)
     return {**config.options, **noise}
+
+
+def _option_problems(config: FederationConfig, scheme: Scheme | None) -> Iterator[str]:
+    known = config.options if scheme is None else scheme.options
+    for name in config.options:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            yield f"option {name!r} is not one of scheme {config.scheme}: {has}"
 
 
 def _plan_numbers(config: FederationConfig, scheme: Scheme | None) -> FixedPoint:

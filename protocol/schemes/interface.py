@@ -48,6 +48,9 @@ class Scheme(ABC):
     machines: ClassVar[Mapping[str, type[RoundMachine]]]
     """Machine name -> class, for the generated diagrams and the exhaustive tests."""
 
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names that users may set with `--option NAME=VALUE`; the scheme finds them in `parameters.options`."""
+
     @abstractmethod
     def server_round(self, desk: ServerDesk) -> RoundMachine: ...
 

@@ -25,6 +25,7 @@ from veilsum.protocol.parameters import (
     ShareMode,
     Timing,
 )
+from veilsum.protocol.schemes.interface import find_scheme
 from veilsum.protocol.threat import Threat
 from veilsum.roles.config import FederationConfig, party_names
 from veilsum.roles.config_schema import BY_ATTRIBUTE, SETTINGS, TABLES, Form
@@ -137,6 +138,12 @@ def test_defaults_are_those_of_the_parts_they_are_for() -> None:
     config.require_workable()
 
 
+@pytest.fixture
+def _masked_with_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(find_scheme("masked")), "options", ("depth",))
+
+
+@pytest.mark.usefixtures("_masked_with_depth")
 def test_a_file_with_every_setting_changed_reads_back_equal(tmp_path: Path) -> None:
     config = FederationConfig(**OTHER, devices={"bob": "cuda:1"}, options={"depth": "3"})
     config.require_workable()
@@ -248,6 +255,7 @@ def test_a_hundred_parties_are_all_neighbours_and_more_get_the_graph_the_finder_
     assert FederationConfig(scheme="plain", parties=party_names(1000)).parameters(5).threshold is None
 
 
+@pytest.mark.usefixtures("_masked_with_depth")
 def test_parameters_carry_what_was_asked_for() -> None:
     config = FederationConfig(**OTHER, options={"depth": "3"})
     made = config.parameters(100)
@@ -277,6 +285,7 @@ def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, flo
         ({"scheme": "no.such.module:x"}, ["module 'no.such.module' cannot be imported"]),
         ({"parties": ("a", "b")}, ["min_parties 3 is more than the 2 parties there are"]),
         ({"min_parties": 1}, ["min_parties must be at least 2"]),
+        ({"options": {"depth": "3"}}, ["option 'depth' is not one of scheme ampc: it has none"]),
         ({"graph": "star"}, ["'star' is no graph: write complete, ring"]),
         ({"graph": "edges:p1-p2,p2-p3"}, ["too thin", "p1"]),
         ({"graph": "edges:p1-zoe"}, ["not among the parties: zoe"]),
