@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from veilsum.protocol.errors import EncodingError, LocalProtocolError
 from veilsum.protocol.perturbation import layout
 from veilsum.protocol.perturbation.backward import AutogradBody, Body, Cotangent, DenseChainBody, detached
+from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, first_line
 from veilsum.protocol.perturbation.exchange import ClientExchange, SurrogateSoftmax, ask
 from veilsum.protocol.perturbation.layout import Terms
 from veilsum.protocol.perturbation.losses import loss_and_error, target_matrix
@@ -66,6 +67,11 @@ def run_forward(plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tens
     public.require_fits(plan)
     if inputs.shape[0] == 0:
         raise LocalProtocolError("the batch is empty: a client without samples has no terms to upload")
+    if inputs.shape[1:] != plan.example.shape[1:] or not inputs.is_floating_point():
+        raise LocalProtocolError(
+            f"samples are {inputs.dtype} of shape {tuple(inputs.shape[1:])}, the model was traced with floats of shape "
+            f"{tuple(plan.example.shape[1:])}"
+        )
     head = module.get_submodule(plan.head.module)
     assert isinstance(head, nn.Linear)
     if plan.dense_chain is None:
@@ -180,6 +186,10 @@ def _run_module(
         with recorded_moments(plan, module) as recorder:
             outputs = module(inputs)
             moments = recorder.read() if plan.norms else None
+    except FAILURES_OF_MODELS as error:
+        raise LocalProtocolError(
+            f"the model does not run on a batch of {len(inputs)}: {first_line(error)}"
+        ) from error
     finally:
         hook.remove()
     own = {id(parameter) for parameter in head.parameters()}

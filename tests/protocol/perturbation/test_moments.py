@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.perturbation.client import client_terms
 from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.key import new_key
@@ -79,3 +80,13 @@ def test_several_clients_give_the_moments_of_all_their_samples() -> None:
     assert np.allclose(found["1.running_var"], expected)
     averaged = sum(len(x) / 12 * model[0](x).detach().var((0, 2, 3), unbiased=False).numpy() for x in batches)
     assert (expected > 1.05 * averaged).all()
+
+
+def test_a_batch_too_small_to_normalise_is_refused_and_leaves_the_statistics_alone() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    plan = trace(model, torch.zeros(1, 3))
+    key = new_key(plan, NoiseSettings(), UniformStream(entropy).octets)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(LocalProtocolError, match=r"batch of 1: Expected more than 1 value"):
+        client_terms(plan, model, key.public, torch.ones(1, 3), torch.zeros(1, 2))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -218,6 +218,9 @@ def test_clients_refuse_empty_batches_infinite_inputs_and_targets_of_another_sha
         client_terms(plan, plan.model, key.public, inputs[:0], targets[:0])
     with pytest.raises(EncodingError, match="not finite"):
         client_terms(plan, plan.model, key.public, inputs * math.inf, targets)
+    for other in (inputs[:, :-1], inputs[..., None], inputs.int()):
+        with pytest.raises(LocalProtocolError, match="the model was traced with floats of shape"):
+            client_terms(plan, plan.model, key.public, other, targets)
     with pytest.raises(LocalProtocolError, match="training mode"):
         client_terms(plan, copy.deepcopy(plan.model).eval(), key.public, inputs, targets)
     with pytest.raises(LocalProtocolError, match="targets have shape"):
