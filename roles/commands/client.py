@@ -1,4 +1,4 @@
-"""Run a client: a party of a `plain` or `masked` federation that trains on its own data.
+"""Run a client: a party of a `plain`, `masked`, `perturbed` or `bilateral` federation that trains on its own data.
 
 It needs federation.toml, roster.json, its key folder and the broker. It checks everything the server says for
 itself. A client that was away joins the next round; start order does not matter.
