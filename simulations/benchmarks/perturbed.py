@@ -54,6 +54,7 @@ from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.perturbed import TaskNoise
 from veilsum.roles.learning.training import TrainingOptions
 from veilsum.roles.learning.vectorize import to_vector
+from veilsum.simulations.benchmarks.measuring import Figure
 
 OUTPUTS, CLIENTS = 10, 10
 TRAINING = TrainingOptions(payload="gradient")
@@ -95,6 +96,31 @@ def run(
         "phases_s": _phases(seconds),
         "condition": bench.condition,
     }
+
+
+def rows(figures: Mapping[str, Any]) -> list[Figure]:
+    """The ratios, each with its limit where one is set.
+
+    The limit of a server, m + 4, is meant for the m + 2 terms of the squared error; cross entropy has 3m + 1.
+    """
+    one_group = figures["groups"] == 1
+    client: float | None = None
+    if figures["noise"] == "scale":
+        client = 1.1
+    elif one_group and figures["loss"] == "mse":
+        client = 2.35
+    elif one_group and figures["model"].startswith("mlp"):
+        client = 2.8
+    server = figures["groups"] + 4.0 if one_group or figures["loss"] == "mse" else None
+    meanings = {
+        "client_over_plain": ("the protected client's step over a plain autograd step", client),
+        "client_over_plain_same_layout": ("the same, over a plain step with images laid out alike", None),
+        "server_over_plain": ("the server's round over that of a plain server", server),
+        "upload_over_plain": ("numbers uploaded over numbers in the model", None),
+    }
+    return [
+        Figure(name, figures[name], meaning, at_most=limit) for name, (meaning, limit) in meanings.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilsum.roles.output import Table, add_json_option, publish
 
-RATIOS = ("client_over_plain", "client_over_plain_same_layout", "server_over_plain", "upload_over_plain")
+if TYPE_CHECKING:
+    from veilsum.simulations.benchmarks.measuring import Figure
+
 PHASES = ("perturbation", "forward", "backward", "update", "exchange")
 
 
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.errors import ParameterError
+    from veilsum.simulations.benchmarks.perturbed import rows
     from veilsum.simulations.benchmarks.perturbed import run as measure
 
     problems = [
@@ -47,16 +50,16 @@ def run(args: argparse.Namespace) -> int:
     if problems:
         raise ParameterError(problems)
     figures = measure(args.model, args.batch, args.loss, args.groups, args.noise, turns=args.turns)
-    publish(_ratios(figures) + "\n" + _phases(figures), figures, args.json)
+    publish(_ratios(figures, rows(figures)) + "\n" + _phases(figures), figures, args.json)
     return 0
 
 
-def _ratios(figures: dict[str, Any]) -> str:
+def _ratios(figures: dict[str, Any], found: list[Figure]) -> str:
     title = (
         f"{figures['model']} ({figures['parameters']:,} parameters), batch {figures['batch']}, loss {figures['loss']}, "
         f"noise {figures['noise']}, groups {figures['groups']}, condition number {figures['condition']:.3g}"
     )
-    return Table(title, ("figure", "value"), [(name, f"{figures[name]:.2f}") for name in RATIOS]).render()
+    return Table(title, ("figure", "value", "limit", "", "meaning"), [one.row() for one in found]).render()
 
 
 def _phases(figures: dict[str, Any]) -> str:

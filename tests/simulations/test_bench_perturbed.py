@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veilsum.simulations.benchmarks.perturbed import run
+from veilsum.simulations.benchmarks.perturbed import rows, run
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,29 @@ def test_ratios_phases_and_upload_of_one_setting(loss, groups: int, noise, terms
 def test_convolutions_are_measured_with_their_moments() -> None:
     figures = run("resnet20", 2, "mse", 1, "scale", input_shape=(3, 8, 8), turns=1)
     assert 1.0 < figures["upload_over_plain"] < 1.02
+
+
+@pytest.mark.parametrize(
+    ("changes", "client", "server"),
+    [
+        ({}, 2.35, 5.0),
+        ({"loss": "ce"}, None, 5.0),
+        ({"loss": "ce", "model": "mlp5:512"}, 2.8, 5.0),
+        ({"groups": 3}, None, 7.0),
+        ({"groups": 3, "loss": "ce"}, None, None),
+        ({"groups": 3, "noise": "scale"}, 1.1, 7.0),
+    ],
+)
+def test_limits_are_shown_where_they_are_set(changes, client: float | None, server: float | None) -> None:
+    figures = {"model": "resnet20", "loss": "mse", "groups": 1, "noise": "scale+offset", **changes}
+    names = ("client_over_plain", "client_over_plain_same_layout", "server_over_plain", "upload_over_plain")
+    shown = {one.name: one.at_most for one in rows(figures | dict.fromkeys(names, 1.0))}
+    assert shown == dict(zip(names, (client, None, server, None), strict=True))
+
+
+def test_where_layouts_are_the_same_there_is_one_plain_client_to_compare_with() -> None:
+    """Two measurements of the same thing would differ by noise and suggest a reason."""
+    figures = run("mlp3", 4, "mse", 1, "scale+offset", input_shape=(1, 8, 8), turns=1)
+    assert figures["client_over_plain_same_layout"] == figures["client_over_plain"]
+    figures = run("resnet20", 2, "mse", 1, "scale+offset", input_shape=(3, 8, 8), turns=1)
+    assert figures["client_over_plain_same_layout"] != figures["client_over_plain"]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from veilsum.roles.cli import main
-from veilsum.simulations.commands.bench_perturbed import RATIOS
+
+RATIOS = ("client_over_plain", "client_over_plain_same_layout", "server_over_plain", "upload_over_plain")
 
 
 def test_the_command_prints_ratios_and_phases_and_writes_them(
