@@ -49,23 +49,25 @@ class NoiseKeys:
         self._plan = trace(module, torch.zeros(1, *facts.input_shape))
         self._options = config.parameters(facts.dimension).options
         self._dimension = facts.dimension
-        self._by_round: dict[int, PublicNoise] = {
-            message.stamp.round: public_noise(message.public) for _, message in view.sent(NoiseAnnounced)
+        self._public: dict[tuple[int, int], PublicNoise] = {
+            (message.stamp.round, message.stamp.attempt): public_noise(message.public)
+            for _, message in view.sent(NoiseAnnounced)
         }
 
-    def of_round(self, round_: int) -> NoiseKey:
-        """The key of the last attempt of a round."""
-        if round_ not in self._by_round:
+    def of_round(self, round_: int, attempt: int | None = None) -> NoiseKey:
+        """The key of an attempt of a round, of the last one if none is named."""
+        attempts = [one for one in self._public if one[0] == round_ and attempt in (None, one[1])]
+        if not attempts:
             raise AttackDoesNotFit(f"the view holds no noise of round {round_}")
-        public = self._by_round[round_]
+        public = self._public[max(attempts)]
         mine = self._secrets[public.key_id]
         settings = read_settings(self._options, public.loss)
         parts = (mine.scale, mine.gammas, mine.blinders, mine.shifts, mine.loss_shift)
         return NoiseKey(self._plan, settings, public, *parts)
 
-    def gradient(self, round_: int, terms: Reals) -> Reals:
+    def gradient(self, round_: int, terms: Vector, attempt: int | None = None) -> Reals:
         """What recovery makes of one vector of terms, in the layout of the model; buffers stay zero."""
-        key = self.of_round(round_)
+        key = self.of_round(round_, attempt)
         wide = terms.astype(np.float64)
         found = recover(key, {name: wide[place] for name, place in self.terms(round_).items()})
         whole = np.zeros(self._dimension)
@@ -86,10 +88,10 @@ class NoiseKeys:
         """Where the parameters before the last layer lie in the gradient term."""
         return self._plan.body_slices()
 
-    def words(self, round_: int, terms: Reals) -> Reals:
+    def words(self, round_: int, terms: Reals, attempt: int | None = None) -> Reals:
         """The same for words that hide the terms: nothing to recover, so the gradient term is merely rescaled."""
         whole = np.zeros(self._dimension)
-        whole[: self._plan.size] = terms[: self._plan.size] * self.of_round(round_).scale
+        whole[: self._plan.size] = terms[: self._plan.size] * self.of_round(round_, attempt).scale
         return whole
 
 
@@ -99,7 +101,7 @@ def asked_softmax(view: View) -> Iterator[tuple[str, Reals]]:
     found = False
     for client, message in view.received(SoftmaxQuestion):
         found = True
-        key, question = keys.of_round(message.stamp.round), message.question
+        key, question = keys.of_round(message.stamp.round, message.stamp.attempt), message.question
         samples, classes = len(question.alpha), len(key.public.partition)
         alpha = np.asarray(question.alpha, dtype=np.float64)
         if key.public.exchange == "log":

@@ -144,17 +144,21 @@ class _Reader:
         if self.keys is None:
             return
         for sender, message in self.view.received(PerturbedTerms, round_):
-            yield self._target("upload", (sender,), round_, self.keys.gradient(round_, message.terms))
+            gradient = self.keys.gradient(round_, message.terms, message.stamp.attempt)
+            yield self._target("upload", (sender,), round_, gradient)
         for sender, message in self.view.received(MaskedInput, round_):
             words = np.asarray(read_words(self.encoding, message.vector, self.images), dtype=np.float64)
-            yield self._target("upload", (sender,), round_, self.keys.words(round_, words))
+            gradient = self.keys.words(round_, words, message.stamp.attempt)
+            yield self._target("upload", (sender,), round_, gradient)
 
     def sums(self, round_: int) -> Iterator[Target]:
         """The mean of the round and, for who took part in it, the mean of the others."""
         mean, parties = self._mean(round_)
         if mean is None:
             return
-        own = [one for one in self.view.own_updates if one.round == round_ and one.party in parties]
+        # Of several attempts the last one counts.
+        last = {one.party: one for one in self.view.own_updates if one.round == round_}
+        own = [one for one in last.values() if one.party in parties]
         if not own:
             yield self._target("aggregate", parties, round_, mean)
             return
