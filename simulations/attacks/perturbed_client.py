@@ -65,18 +65,17 @@ def exchange_predictions(view: View, inputs: Array) -> Classes:
 
 def exchanged_softmax(view: View, disguised: Disguised) -> tuple[Reals, Reals, Reals]:
     """Perturbed outputs, alpha and the true softmax of the samples that the client asked about."""
-    questions = [message.question for _, message in view.sent(SoftmaxQuestion)]
-    answers = [message.answer for _, message in view.received(SoftmaxAnswer)]
     public = disguised.public
-    if not questions or not answers or public.exchange != "log":
+    asked = {one.sender: one.message for one in view.messages if isinstance(one.message, SoftmaxQuestion)}
+    told = {one.receiver: one.message for one in view.messages if isinstance(one.message, SoftmaxAnswer)}
+    members = [name for name in view.members if name in asked and name in told]
+    if not members or public.exchange != "log":
         raise AttackDoesNotFit("the view holds no exchange about a softmax: play loss ce with scale+offset")
-    shape = (len(questions[-1].alpha), len(public.partition))
-    surrogate, direction = (
-        part.reshape(shape).astype(np.float64) for part in (answers[-1].first, answers[-1].second)
-    )
+    question, answer = asked[members[0]].question, told[members[0]].answer
+    shape = (len(question.alpha), len(public.partition))
+    surrogate, direction = (part.reshape(shape).astype(np.float64) for part in (answer.first, answer.second))
     softmax = cross_entropy.recover_softmax(surrogate, direction, public)
-    outputs, alpha = questions[-1].values.reshape(shape), questions[-1].alpha
-    return outputs.astype(np.float64), alpha.astype(np.float64), softmax
+    return question.values.reshape(shape).astype(np.float64), question.alpha.astype(np.float64), softmax
 
 
 def _without(disguised: Disguised, offset: Reals, inputs: Array) -> Classes:

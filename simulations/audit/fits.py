@@ -36,14 +36,19 @@ def require_fit(request: Request) -> None:
             f"{request.attack} needs a gradient, and {request.adversary} sees disguised models only under "
             f"{request.scheme}: use perturbation or one of the noise attacks"
         )
+    if disguises and entry.kind in ("membership", "gmi", "rounds"):
+        raise AttackDoesNotFit(
+            f"{request.attack} is made for models that parties train step by step, and {request.scheme} recovers one "
+            "gradient per round: use noise-membership or one of the noise attacks"
+        )
     if entry.kind in ("perturbation", "noise") and not disguises:
         raise ParameterError(
             [f"{request.attack} is an attack on perturbed and bilateral, not on {request.scheme}"]
         )
     if request.attack == "sketch-rounds" and "sketch" not in _defences(request):
         raise AttackDoesNotFit("sketch-rounds solves for what sketches show: add --defence sketch:ratio=2")
-    if entry.kind == "seeds" and request.scheme != "ampc":
-        raise ParameterError([f"{request.attack} is an attack on ampc, not on {request.scheme}"])
+    if entry.against in ("ampc", "bilateral") and entry.by and request.scheme != entry.against:
+        raise ParameterError([f"{request.attack} is an attack on {entry.against}, not on {request.scheme}"])
     if request.attack == "ampc-coalition" and request.scheme != "ampc":
         raise AttackDoesNotFit(f"ampc-coalition takes the biases of ampc off, and {request.scheme} has none")
 
@@ -54,8 +59,19 @@ def _require_adversary(request: Request, config: FederationConfig) -> None:
         raise AttackDoesNotFit(
             f"{request.attack} does not fit the view of the broker: it holds envelopes only"
         )
+    _require_side(request, members)
     if request.entry.kind in _GRADIENTS and set(config.parties) <= set(members):
         raise AttackDoesNotFit(f"{request.adversary} is every party: no one is left to be attacked")
+
+
+def _require_side(request: Request, members: tuple[str, ...]) -> None:
+    """Some attacks need what only the server has, others what only a client has."""
+    by = request.entry.by
+    there = {"server": SERVER in members, "client": any(name != SERVER for name in members), "": True}
+    if not there[by]:
+        raise AttackDoesNotFit(
+            f"{request.attack} needs the view of a {by}, and {request.adversary} has none: use --adversary {by}"
+        )
 
 
 def _defences(request: Request) -> set[str]:

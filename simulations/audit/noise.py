@@ -206,8 +206,7 @@ def _undisguised(keys: NoiseKeys, server: View, round_: int, candidate: Model) -
 def _mask_rows(request: Request) -> Iterator[Row]:
     """Two terms of one client under one mask show their difference; here every term has a mask of its own."""
     noise = Noise("mse", 1, gamma=1.0)
-    bilateral = replace(request, scheme="bilateral")
-    played = disguise(bilateral, noise, trained_model(request, "mse"), ASKED)
+    played = disguise(request, noise, trained_model(request, "mse"), ASKED)
     view = played.view(request.adversary)
     keys, clients = NoiseKeys(view), played.recorder.view(*played.config.parties)
     terms = {one.party: one.payload.astype(np.float64) for one in clients.own_updates}

@@ -64,7 +64,8 @@ def noise_membership_rows(request: Request) -> Iterator[Row]:
     others = outsiders(request, played)
     for words, level, exposed, cpu_s in _exposures(view):
         row = _row(request, "attack", f"membership: {words}; {NOISE}", played, others, exposed, cpu_s)
-        yield replace(row, knowledge=level, threat=repr(view))
+        pooled = len(view.members) > 1
+        yield replace(row, knowledge=row.knowledge if pooled else level, threat=repr(view))
     if request.references:
         true, first = (Exposed(view.facts, one) for one in (model, view.initial_model))
         yield _row(

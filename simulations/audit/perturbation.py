@@ -88,13 +88,14 @@ def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
         played = disguise(request, noise, model)
         expected = _classes(played.view("server"), model, task)
         view = played.view(request.adversary)
+        pooled = len(view.members) > 1
         steps(f"{request.scheme}/{request.adversary}/{request.attack}, {noise}")
         for words, level, attack in _attacks(request, noise):
             started = time.process_time()
             guess = attack(view, task.test.inputs)
             cpu_s = time.process_time() - started
             row = _row(request, "attack", f"{words}; {noise}", guess, expected, task, cpu_s)
-            yield replace(row, knowledge=level, threat=repr(view))
+            yield replace(row, knowledge=row.knowledge if pooled else level, threat=repr(view))
         if request.references and noise is noises[0]:
             yield from _reference_rows(request, noise, played, model, task)
 

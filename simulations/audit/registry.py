@@ -32,6 +32,8 @@ class AttackEntry:
     """The architecture that is attacked if the user names none."""
     against: str = ""
     """The defence or scheme that an adaptive attack is made for."""
+    by: Literal["", "server", "client"] = ""
+    """Whose view it needs, if not anybody's."""
     heavy: bool = False
     """Whether it trains generators or many models, and is left out of `all` at smoke scale."""
 
@@ -148,6 +150,7 @@ ATTACKS = {
             "perturbed:fitted_predictions",
             "mlp2:64",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "noise-line",
@@ -157,6 +160,7 @@ ATTACKS = {
             "perturbed_client:line_predictions",
             "mlp2:64",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "noise-data-free",
@@ -166,6 +170,7 @@ ATTACKS = {
             "perturbed_client:data_free_predictions",
             "mlp2:64",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "noise-exchange",
@@ -175,6 +180,7 @@ ATTACKS = {
             "perturbed_client:exchange_predictions",
             "mlp2:64",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "noise-softmax",
@@ -184,6 +190,7 @@ ATTACKS = {
             "perturbed_server:asked_softmax",
             "mlp2:64",
             "perturbed",
+            by="server",
         ),
         AttackEntry(
             "noise-factors",
@@ -193,6 +200,7 @@ ATTACKS = {
             "perturbed_client:hidden_factors",
             "mlp2:64",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "noise-signs",
@@ -202,6 +210,7 @@ ATTACKS = {
             "perturbed_client:recognise",
             "mlp2:64",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "noise-shared-mask",
@@ -211,6 +220,7 @@ ATTACKS = {
             "perturbed_server:masked_differences",
             "mlp2:64",
             "bilateral",
+            by="server",
         ),
         AttackEntry(
             "noise-membership",
@@ -220,6 +230,7 @@ ATTACKS = {
             "perturbed:fit_offset",
             "mlp3:128",
             "perturbed",
+            by="client",
         ),
         AttackEntry(
             "seeds-reused",
@@ -229,6 +240,7 @@ ATTACKS = {
             "seeds:difference_of_rounds",
             "mlp2:16",
             "ampc",
+            by="server",
         ),
         AttackEntry(
             "seeds-weak",
@@ -238,6 +250,7 @@ ATTACKS = {
             "seeds:search",
             "mlp2:16",
             "ampc",
+            by="server",
         ),
     )
 }

@@ -20,6 +20,7 @@ from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.attacks.perturbed_server import NoiseKeys
 from veilsum.simulations.attacks.targets import gradients_in
 from veilsum.simulations.audit.disguised import noise_requests, predicts_alike, true_updates
+from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.models import hides_and_recovers
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
@@ -226,3 +227,30 @@ def test_requests_and_rows_can_travel_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(requests)) == requests
     row = found("ampc", "server", "seeds-reused", "change")
     assert pickle.loads(pickle.dumps(row)).figures() == row.figures()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "adversary", "attack", "words"),
+    [
+        ("perturbed", "server", "noise-line", "--adversary client"),
+        ("perturbed", "client", "noise-softmax", "--adversary server"),
+        ("ampc", "peer", "seeds-weak", "--adversary server"),
+        ("perturbed", "client", "idlg", "disguised models only"),
+        ("perturbed", "client", "mia-loss", "use noise-membership"),
+    ],
+)
+def test_an_attack_that_needs_the_other_side_says_so_before_it_starts(
+    scheme: str, adversary: str, attack: str, words: str
+) -> None:
+    with pytest.raises(AttackDoesNotFit, match=words):
+        require_fit(Request(scheme, adversary, attack, SMOKE))
+
+
+def test_a_shared_mask_is_looked_for_where_there_are_masks() -> None:
+    with pytest.raises(ParameterError, match="on bilateral, not on perturbed"):
+        require_fit(Request("perturbed", "server", "noise-shared-mask", SMOKE))
+
+
+def test_several_clients_use_the_exchange_of_one_of_them() -> None:
+    fitting = [one for one in rows("perturbed", "others", "noise-exchange") if "one exchange" in one.target]
+    assert all(share(one) > 0.98 and one.knowledge == "L2" for one in fitting)
