@@ -62,7 +62,7 @@ class Noise:
 
 
 TRIED = {
-    "perturbation": (Noise(), Noise(mode="scale")),
+    "perturbation": (Noise(), Noise(groups=1), Noise(mode="scale")),
     "noise-line": (Noise("mse", 1), Noise("mse", 10)),
     "noise-data-free": (Noise("mse", 1), Noise("mse", 10)),
     "noise-exchange": (Noise("ce", 1), Noise("ce", 10)),

@@ -77,8 +77,14 @@ def test_every_table_has_rows_that_give_it_a_scale(attack: str) -> None:
 
 def test_raw_predictions_are_at_chance_and_after_the_fit_those_of_the_true_model() -> None:
     """The must-show of `perturbed` with scale+offset: an attacker that does nothing, and one that fits."""
-    assert share(found("perturbed", "client", "perturbation", "does nothing", "scale+offset")) < 0.25
-    assert share(found("perturbed", "client", "perturbation", "fit on own labels")) > 0.97
+    assert share(found("perturbed", "client", "perturbation", "does nothing", "m = 10")) < 0.25
+    assert share(found("perturbed", "client", "perturbation", "fit on own labels", "m = 10")) > 0.97
+
+
+def test_projection_needs_neither_labels_nor_a_fit_and_stops_at_one_group_per_output() -> None:
+    assert share(found("perturbed", "client", "perturbation", "projection", "m = 10")) < 0.25
+    one_group = [row for row in rows("perturbed", "client", "perturbation") if row.target.endswith("m = 1")]
+    assert all(share(row) > 0.95 for row in one_group if "projection" in row.target)
 
 
 def test_factors_alone_hide_no_prediction() -> None:
