@@ -99,6 +99,7 @@ class FederationConfig:
     gamma: float = 1.0
     alpha: str = "mean"
     ce_exchange: str = "log"
+    barrier: str = "refuse"
     opening_s: float = 30.0
     phase_s: float = 30.0
     training_s: float = 600.0

@@ -196,7 +196,9 @@ def _maker(
 def _options(config: FederationConfig) -> dict[str, str]:
     if not config.disguises:
         return dict(config.options)
-    noise = noise_options(config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange)
+    noise = noise_options(
+        config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange, config.barrier
+    )
     return {**config.options, **noise}
 
 

@@ -46,4 +46,13 @@ NOISE = (
         "how clients learn what to train with under cross entropy: stable, or as published",
         choices=("log", "printed"),
     ),
+    Setting(
+        "barrier",
+        "noise",
+        "barrier",
+        Form.TEXT,
+        "what a layer means that factors cannot pass (a sigmoid, say): refuse the model, or send what is before it "
+        "in clear, with a warning",
+        choices=("refuse", "unit"),
+    ),
 )

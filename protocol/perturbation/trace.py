@@ -188,7 +188,7 @@ class _Walk(fx.Interpreter):
     def _cross_barrier(self, step: Step, reason: str) -> Tensor:
         if self._barrier == "refuse" or not isinstance(step.value, Tensor):
             raise step.refuse(reason)
-        text = f"{step.name}: {reason}; its inputs and outputs reach clients in clear"
+        text = f"{step.name}: {reason.partition(';')[0]}; unprotected: what goes in and out reaches clients in clear"
         self.ledger.warnings.append(text)
         warnings.warn(text, UnprotectedLayer, stacklevel=6)
         for tracked in step.every_tensor():

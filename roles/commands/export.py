@@ -17,6 +17,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from veilsum.protocol.perturbation.trace import Barrier
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if args.protected:
         from veilsum.roles.learning.protected import protect_for_task
 
-        model = protect_for_task(task, model, loaded.config.seed, require_real_entropy(system_entropy))
+        random, barrier = require_real_entropy(system_entropy), cast("Barrier", loaded.config.barrier)
+        model = protect_for_task(task, model, loaded.config.seed, random, barrier)
     save_model(args.target, model, layout_of(task))
     kind = "protected model" if args.protected else "model"
     sys.stdout.write(

@@ -8,6 +8,7 @@ true, and the server pools the clients' moments into new ones.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from veilsum.protocol.perturbation.client import (
     exchange_request,
     run_forward,
 )
+from veilsum.protocol.perturbation.errors import UnprotectedLayer
 from veilsum.protocol.perturbation.exchange import ClientExchange, ExchangeAnswer, conclude
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.layout import Terms, term_sizes
@@ -33,7 +35,7 @@ from veilsum.protocol.perturbation.losses import mean_loss
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.public import PublicNoise
 from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode, NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.perturbation.trace import Barrier, trace
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.options import read_settings
 from veilsum.roles.learning.determinism import deterministic
@@ -93,7 +95,7 @@ def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
     if loss not in ("mse", "ce"):
         raise ParameterError([f"task {config.task} does not say which of mse, ce its loss is: set loss"])
     settings = read_settings(config.parameters(1).options, loss)
-    plan = trace_model(task, config.seed)
+    plan = trace_model(task, config.seed, cast(Barrier, config.barrier))
     settings.require_fits(plan)
     _require_same_loss(task, plan, settings)
     return TaskNoise(plan, settings)
@@ -115,12 +117,15 @@ def _require_same_loss(task: Task, plan: Plan, settings: NoiseSettings) -> None:
         )
 
 
-def trace_model(task: Task, seed: int) -> Plan:
+def trace_model(task: Task, seed: int, barrier: Barrier = "refuse") -> Plan:
     """The plan of a task's network, which passes its self-test here."""
     with deterministic(derive_seed(seed, "model"), torch.device("cpu")):
         module = task.build_model()
     example, _ = Feed(task.train, torch.device("cpu")).batch(np.zeros(1, dtype=np.int64))
-    return trace(module, example)
+    with warnings.catch_warnings():
+        # The plan has them, and whoever starts the run tells them.
+        warnings.simplefilter("ignore", UnprotectedLayer)
+        return trace(module, example, barrier=barrier)
 
 
 class PerturbedLearner(TorchLearner):

@@ -18,6 +18,7 @@ from veilsum.protocol.noise import Reals
 from veilsum.protocol.perturbation.key import new_key
 from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.trace import Barrier
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learner import FloatVector
 from veilsum.roles.learning.loop import Feed
@@ -34,11 +35,13 @@ def protected_model(plan: Plan, model: Model, random: RandomBytes) -> Model:
     return with_parameters(model, key.encrypt(parameters_of(plan, model), inference=True))
 
 
-def protect_for_task(task: Task | VectorsTask, model: Model, seed: int, random: RandomBytes) -> Model:
+def protect_for_task(
+    task: Task | VectorsTask, model: Model, seed: int, random: RandomBytes, barrier: Barrier = "refuse"
+) -> Model:
     """The same for the model of a task; `UnsupportedModel` names the node that stands in the way."""
     if isinstance(task, VectorsTask):
         raise LocalProtocolError("task vectors has no model to protect")
-    return protected_model(trace_model(task, seed), model, random)
+    return protected_model(trace_model(task, seed, barrier), model, random)
 
 
 def parameters_of(plan: Plan, model: Model) -> Reals:

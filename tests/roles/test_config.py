@@ -76,6 +76,7 @@ OTHER: dict[str, Any] = {
     "gamma": 2.5,
     "alpha": "sum",
     "ce_exchange": "printed",
+    "barrier": "unit",
     "opening_s": 1.0,
     "phase_s": 2.0,
     "training_s": 3.0,

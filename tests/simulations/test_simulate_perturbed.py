@@ -129,8 +129,10 @@ def sigmoid_task(options: TaskOptions) -> object:
     from torch import nn
 
     digits = load_task("digits", options)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Sigmoid(), nn.Linear(8, 10))
-    return dataclasses.replace(digits, network=lambda: network)
+    layers = (lambda: nn.Linear(64, 8), nn.Sigmoid, lambda: nn.Linear(8, 10))
+    return dataclasses.replace(
+        digits, network=lambda: nn.Sequential(nn.Flatten(), *(make() for make in layers))
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,14 @@ def test_a_model_that_cannot_be_disguised_is_refused_by_the_name_of_its_node() -
         simulate(config("perturbed", task=task))
     assert caught.value.node == "2"
     assert "Sigmoid" in caught.value.reason
+
+
+def test_with_a_unit_barrier_it_is_trained_exactly_and_named_as_unprotected() -> None:
+    task = "tests.simulations.test_simulate_perturbed:sigmoid_task"
+    result = simulate(config("perturbed", task=task, barrier="unit"), compare="plain")
+    assert_ends_like_plain(result)
+    notes = list(result.federation.noise_notes())
+    assert any("2" in note and "unprotected" in note for note in notes), notes
 
 
 def test_the_command_prints_the_distance_and_writes_it(

@@ -8,22 +8,26 @@ from typing import cast
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.perturbation.settings import Alpha, Exchange, Loss, Mode, NoiseSettings
 
-NOISE, GROUPS, GAMMA, ALPHA, EXCHANGE = (
+NOISE, GROUPS, GAMMA, ALPHA, EXCHANGE, BARRIER = (
     "perturbed.noise",
     "perturbed.groups",
     "perturbed.gamma",
     "perturbed.alpha",
     "perturbed.ce-exchange",
+    "perturbed.barrier",
 )
 
 
-def noise_options(noise: str, groups: int, gamma: float, alpha: str, ce_exchange: str) -> dict[str, str]:
+def noise_options(
+    noise: str, groups: int, gamma: float, alpha: str, ce_exchange: str, barrier: str
+) -> dict[str, str]:
     return {
         NOISE: noise,
         GROUPS: str(groups),
         GAMMA: repr(float(gamma)),
         ALPHA: alpha,
         EXCHANGE: ce_exchange,
+        BARRIER: barrier,
     }
 
 
