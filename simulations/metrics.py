@@ -221,12 +221,13 @@ def model_distance(found: NDArray[np.floating[Any]], truth: NDArray[np.floating[
     return float(np.abs(found.astype(np.float64) - truth.astype(np.float64)).mean())
 
 
-def feature_distance(features: Reals, centroid: Reals) -> float:
-    """Mean squared distance of features to the centroid of the class they should belong to."""
-    return float(np.square(features - centroid).sum(axis=1).mean())
+def feature_distance(features: Reals, centroid: Reals, *, squared: bool = True) -> float:
+    """Mean distance of features to the centroid of their class; squared unless a paper is quoted."""
+    squares = np.square(features - centroid).sum(axis=1)
+    return float((squares if squared else np.sqrt(squares)).mean())
 
 
-def nearest_distance(features: Reals, private: Reals) -> float:
-    """Mean squared distance of features to the nearest private sample."""
-    squares = np.square(features[:, None] - private[None]).sum(axis=2)
-    return float(squares.min(axis=1).mean())
+def nearest_distance(features: Reals, private: Reals, *, squared: bool = True) -> float:
+    """Mean distance of features to the nearest private sample; squared unless a paper is quoted."""
+    squares = np.square(features[:, None] - private[None]).sum(axis=2).min(axis=1)
+    return float((squares if squared else np.sqrt(squares)).mean())

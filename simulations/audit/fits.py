@@ -60,8 +60,18 @@ def _require_adversary(request: Request, config: FederationConfig) -> None:
             f"{request.attack} does not fit the view of the broker: it holds envelopes only"
         )
     _require_side(request, members)
-    if request.entry.kind in _GRADIENTS and set(config.parties) <= set(members):
+    outside = set(config.parties) - set(members)
+    if request.entry.kind in _GRADIENTS and not outside:
         raise AttackDoesNotFit(f"{request.adversary} is every party: no one is left to be attacked")
+    if request.entry.kind == "rounds" and SERVER not in members and len(outside) > 1:
+        raise AttackDoesNotFit(
+            f"{request.attack} needs one party's updates over rounds, and {request.adversary} sees means only: use "
+            "--adversary server or others"
+        )
+    if request.attack == "ampc-coalition" and (SERVER not in members or len(members) == 1):
+        raise AttackDoesNotFit(
+            "ampc-coalition needs the server's sums and a peer's bias seeds: use --adversary coalition"
+        )
 
 
 def _require_side(request: Request, members: tuple[str, ...]) -> None:

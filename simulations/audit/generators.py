@@ -3,28 +3,34 @@
 Private classes are the upper half of the task's classes, public ones the lower half. Parties hold private images only;
 the prior sees public ones only. The evaluator of model inversion is an independent network trained on the private
 classes by nobody in the federation, so that fooling the attacked model is not counted as success.
+
+Success and distances are given twice. As they should be: judged by the evaluator, squared distances between features of
+the true model, to the nearest private sample of the wanted class. As printed in the paper on server-side perturbation:
+judged by the attacked model itself, distances between that model's own features, to the nearest training sample of any
+class. Under the second reading a useless model looks well protected, since its features are far from everything.
 """
 
 from __future__ import annotations
 
+import functools
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from veilsum.protocol.events import Model
 from veilsum.roles.config import FederationConfig
-from veilsum.roles.learning.models.catalogue import build_model
-from veilsum.roles.learning.task import Samples, Task
+from veilsum.roles.learning.task import Task
 from veilsum.simulations.attacks.gan import Prior, train_prior
 from veilsum.simulations.attacks.generative import generative
 from veilsum.simulations.attacks.gmi import invert_model
 from veilsum.simulations.attacks.membership import Exposed
 from veilsum.simulations.attacks.models import best_model
 from veilsum.simulations.attacks.targets import Target, as_noise
+from veilsum.simulations.audit.evaluators import classes_shown, evaluator
 from veilsum.simulations.audit.gradient import clean_targets, heading_of, targets_of
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Picture, Row, RowKind, image_row
@@ -37,6 +43,7 @@ _PER_CLASS = 8
 
 def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Inversion of gradients with the prior, beside the null row that a prior makes indispensable."""
+    request = replace(request, model=request.architecture)
     task = attackable_task(request.config())
     private = private_classes(task)
     steps("training a prior on public classes")
@@ -63,13 +70,17 @@ def _images(
         steps(f"{request.scheme}/{request.adversary}/generative, {kind}")
         found.append(generative(target, request.scale.budget, request.seed, prior))
     row = image_row(
-        heading_of(request, kind, targets[0][0].note), found, [dict(one.truth) for _, one in targets]
+        heading_of(request, kind, targets[0][0].note),
+        found,
+        [dict(one.truth) for _, one in targets],
+        functools.partial(classes_shown, request),
     )
     return replace(row, threat=repr(targets[0][1].view(request.adversary)) if kind == "attack" else "")
 
 
 def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Inversion of the best model that the adversary can form."""
+    request = replace(request, model=request.architecture)
     task = attackable_task(request.config())
     private = private_classes(task)
     steps("training a prior on public classes")
@@ -77,7 +88,7 @@ def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
     options = {"payload": "delta", "rounds": 4, "local_epochs": 5, "batch_size": 16, "clip": 64.0}
     config = FederationConfig.from_options(options, request.config())
     played = play(config, request.scale.members // request.parties, classes=private)
-    judge = _evaluator(task, private, request.seed)
+    judge = evaluator(task, private, request.seed)
     view = played.view(request.adversary)
     for kind, model in _models(view.initial_model, best_model(view), played.model):
         steps(f"{request.scheme}/{request.adversary}/gmi, {kind}")
@@ -113,14 +124,22 @@ def _inverted(
     held = list(played.truth.values())
     inputs = np.concatenate([pixels(one) for one in held])
     labels = np.concatenate([one.targets for one in held])
-    hits, feature, nearest, shown = 0, [], [], []
+    everyone = _features(exposed, inputs)
+    hits, found, shown = 0, defaultdict[str, list[float]](list), []
     for label in private:
         made = invert_model(exposed, prior, label, _PER_CLASS, request.scale.budget.evaluations, request.seed)
+        images = torch.from_numpy(made)
         with torch.no_grad():
-            hits += int((judge(torch.from_numpy(made)).argmax(dim=1) == label).sum())
-        mine = _features(true_model, inputs[labels == label])
-        feature.append(feature_distance(_features(true_model, made), mine.mean(axis=0)))
-        nearest.append(nearest_distance(_features(true_model, made), mine))
+            hits += int((judge(images).argmax(dim=1) == label).sum())
+            taken = (exposed.module(images).argmax(dim=1) == label).float().mean()
+        mine, there = _features(true_model, inputs[labels == label]), _features(true_model, made)
+        seen = _features(exposed, made)
+        found["feature_distance"].append(feature_distance(there, mine.mean(axis=0)))
+        found["knn_distance"].append(nearest_distance(there, mine))
+        centre = everyone[labels == label].mean(axis=0)
+        found["feature_distance_as_printed"].append(feature_distance(seen, centre, squared=False))
+        found["knn_distance_as_printed"].append(nearest_distance(seen, everyone, squared=False))
+        found["success_as_printed"].append(float(taken))
         shown.append(Picture(inputs[labels == label][0], made[0], f"class {label}"))
     total = _PER_CLASS * len(private)
     rate = success_rate(hits, total)
@@ -131,7 +150,7 @@ def _inverted(
         success_rate=rate.value,
         ci_low=rate.low,
         ci_high=rate.high,
-        extra={"feature_distance": float(np.mean(feature)), "knn_distance": float(np.mean(nearest))},
+        extra={name: float(np.mean(values)) for name, values in found.items()},
         pictures=shown,
     )
 
@@ -152,17 +171,3 @@ def private_classes(task: Task) -> list[int]:
 def _prior(task: Task, private: Sequence[int], request: Request) -> Prior:
     public = task.train.take(np.flatnonzero(~np.isin(task.train.targets, private)))
     return train_prior(pixels(public), request.scale.generator_steps, request.seed)
-
-
-def _evaluator(task: Task, private: Sequence[int], seed: int) -> torch.nn.Module:
-    """An independent judge of classes, trained on the test set's private classes."""
-    chosen: Samples = task.test.take(np.flatnonzero(np.isin(task.test.targets, private)))
-    inputs, labels = torch.from_numpy(pixels(chosen)), torch.from_numpy(chosen.targets)
-    outputs = int(task.train.targets.max()) + 1
-    judge = build_model("mlp3:64", chosen.input_shape, outputs, seed=seed + 1)
-    optimiser = torch.optim.Adam(judge.parameters(), lr=3e-3)
-    for _ in range(200):
-        optimiser.zero_grad()
-        torch.autograd.backward([functional.cross_entropy(judge(inputs), labels)])
-        optimiser.step()
-    return judge.eval()

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.common import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.targets import Target, as_noise, gradients_in
+from veilsum.simulations.audit.evaluators import classes_shown
 from veilsum.simulations.audit.memory import inverted
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Heading, Row, RowKind, image_row
@@ -27,6 +29,7 @@ from veilsum.simulations.audit.steps import Steps
 
 def gradient_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The rows of one request; `steps` is told before each attack on a target."""
+    request = replace(request, model=request.architecture)
     played = list(request.stages())
     targets = [(target, one) for one in played for target in targets_of(request, one)]
     # Reference rows attack all uploads undefended, and half of them as null and as oracle.
@@ -75,7 +78,8 @@ def attack_rows(
             steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
             found.append(inverted(request.entry, target, request.scale.budget, request.seed))
         heading = heading_of(request, kind, note)
-        row = image_row(heading, found, [dict(played.truth) for _, played in group])
+        shown = functools.partial(classes_shown, request)
+        row = image_row(heading, found, [dict(played.truth) for _, played in group], shown)
         threat = repr(group[0][1].view(request.adversary)) if kind == "attack" else ""
         yield replace(row, threat=threat)
 

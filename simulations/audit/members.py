@@ -103,6 +103,11 @@ def _row(request: Request, kind: RowKind, played: Played, others: Samples, model
         extra={
             "membership_accuracy": told.accuracy,
             "auc": told.auc,
+            **(
+                {}
+                if scores.best_epoch_accuracy is None
+                else {"best_epoch_accuracy": scores.best_epoch_accuracy}
+            ),
             "tpr_at_1_percent_fpr": told.tpr_at_1_percent_fpr,
             "accuracy": played.accuracy(np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32)),
         },

@@ -68,7 +68,7 @@ class Request:
     @property
     def undefended(self) -> Request:
         """The same attack by the server of plain FedAvg on unprotected training."""
-        return replace(self, scheme="plain", defence="", adversary="server")
+        return replace(self, scheme="plain", defence="", adversary="server", model=self.architecture)
 
     def config(self) -> FederationConfig:
         return FederationConfig.from_options(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.output import Table
@@ -79,16 +80,20 @@ class Heading:
 
 
 def image_row(
-    heading: Heading, found: Sequence[Reconstruction], truth: Sequence[Mapping[str, Samples]]
+    heading: Heading,
+    found: Sequence[Reconstruction],
+    truth: Sequence[Mapping[str, Samples]],
+    shown: Callable[[Images], NDArray[np.int64]] | None = None,
 ) -> Row:
-    """Measure reconstructions against what the owners of each target really held."""
-    ordered, true_images, owners, label_misses = [], [], [], []
+    """Measure reconstructions against what the owners of each target really held; `shown` classifies images."""
+    ordered, true_images, true_labels, owners, label_misses = [], [], [], [], []
     for index, (one, held) in enumerate(zip(found, truth, strict=True)):
         images = np.concatenate([pixels(held[name]) for name in one.target.owners])
         labels = np.concatenate([held[name].targets for name in one.target.owners])
         sizes = [len(held[name]) for name in one.target.owners]
         ordered.append(one.images[matching(one.images, images)])
         true_images.append(images)
+        true_labels.append(labels)
         owners.append(np.repeat(np.arange(len(sizes)) + 1000 * index, sizes))
         label_misses.append(label_distance(one.labels, labels))
     rebuilt, real = np.concatenate(ordered), np.concatenate(true_images)
@@ -96,6 +101,11 @@ def image_row(
     rate = success_rate(int((likeness >= STRICT_SSIM).sum()), len(real))
     tracing = tracing_distance(rebuilt, real, np.concatenate(owners))
     stops = [one.stopped for one in found]
+    by_sight = (
+        {}
+        if shown is None
+        else {"class_distance": float(np.mean(shown(rebuilt) != np.concatenate(true_labels)))}
+    )
     return Row(
         **vars(heading),
         n=len(real),
@@ -111,6 +121,7 @@ def image_row(
             "ssim_mean": float(likeness.mean()),
             "psnr": float(np.median(psnr(rebuilt, real))),
             "label_distance": float(np.mean(label_misses)),
+            **by_sight,
             "tracing_by_index": tracing.by_index,
             "tracing_by_participant": tracing.by_participant,
             "match_loss": float(np.median([one.match_loss for one in found])),
@@ -160,6 +171,9 @@ def also(row: Row) -> str:
     """The figures that only some attacks have, in short."""
     wanted = {
         "label_distance": "labels missed",
+        "class_distance": "classes not seen",
+        "tracing_by_index": "not traced",
+        "tracing_by_participant": "wrong owner",
         "accuracy": "accuracy",
         "model_distance": "model distance",
         "membership_accuracy": "members told",

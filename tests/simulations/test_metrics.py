@@ -117,3 +117,11 @@ def test_distances_of_models_and_features() -> None:
     features = np.array([[0.0, 0.0], [2.0, 0.0]])
     assert metrics.feature_distance(features, np.array([1.0, 0.0])) == 1.0
     assert metrics.nearest_distance(features, np.array([[0.0, 0.0], [2.0, 1.0]])) == 0.5
+
+
+def test_distances_between_features_as_they_should_be_are_squares_of_those_that_are_printed() -> None:
+    features, private = np.array([[0.0, 3.0]]), np.array([[0.0, 0.0], [4.0, 3.0]])
+    assert metrics.nearest_distance(features, private) == 9.0
+    assert metrics.nearest_distance(features, private, squared=False) == 3.0
+    assert metrics.feature_distance(features, private[1]) == 16.0
+    assert metrics.feature_distance(features, private[1], squared=False) == 4.0

@@ -14,6 +14,7 @@ from veilsum.roles import cli
 from veilsum.simulations.attacks.common import AttackDoesNotFit
 from veilsum.simulations.audit import gradient, runner
 from veilsum.simulations.audit.asides import BrokerJob, asides
+from veilsum.simulations.audit.evaluators import classes_shown
 from veilsum.simulations.audit.everything import SCHEMES, all_requests, left_out
 from veilsum.simulations.audit.markdown import BEGIN, END, figures, replace_figures, require_marks
 from veilsum.simulations.audit.page import Report, render
@@ -22,6 +23,8 @@ from veilsum.simulations.audit.registry import ATTACKS, find_attack
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Picture, Row, table
 from veilsum.simulations.audit.scales import find_scale
+from veilsum.simulations.audit.stage import attackable_task, pixels
+from veilsum.simulations.audit.sweeps import sweep_requests
 from veilsum.simulations.audit.verdicts import judge, verdicts, warnings
 
 SMOKE = find_scale("smoke")
@@ -238,3 +241,44 @@ def test_figures_go_between_the_marks_of_a_page_and_nowhere_else(tmp_path: Path)
     bare.write_text("nothing")
     with pytest.raises(ParameterError, match="figures: begin"):
         require_marks(bare)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody can write to")
+def test_files_that_cannot_be_written_are_refused_before_the_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def played(*_: object) -> None:
+        raise AssertionError("a federation was played")
+
+    monkeypatch.setattr("veilsum.simulations.audit.request.play", played)
+    for command in (["run"], ["ppc"], ["all"]):
+        for option in ("--json", "--html"):
+            assert cli.main(["audit", *command, option, "/proc/report"]) == 2
+            assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "9999"])
+def test_a_number_of_workers_out_of_range_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["audit", "run", "--workers", text]) == 2
+    assert "from 1 to" in capsys.readouterr().err
+
+
+def test_what_a_rebuilt_image_shows_is_judged_by_someone_who_took_no_part() -> None:
+    """The evaluator tells true test images apart, and a grey image shows it next to nothing."""
+    request = Request("plain", "server", "idlg", SMOKE)
+    task = attackable_task(request.config())
+    seen = classes_shown(request, pixels(task.train))
+    assert np.mean(seen == task.train.targets) > 0.85
+    assert (
+        np.mean(classes_shown(request, np.full((50, 1, 8, 8), 0.5, np.float32)) == task.train.targets[:50])
+        < 0.3
+    )
+
+
+def test_sweeps_go_over_images_parties_and_local_steps() -> None:
+    quick, full = (list(sweep_requests(find_scale(name), 7, "digits", None)) for name in ("quick", "full"))
+    assert {one.images for one in quick} == {1, 2, 4, 8}
+    assert {one.parties for one in quick if one.scheme == "masked"} >= {2, 8, 16}
+    assert {one.local_epochs for one in quick} >= {2, 5, 10}
+    assert all(one.parties * one.images * one.scale.draws >= 50 for one in full)
+    assert len(list(sweep_requests(SMOKE, 7, "digits", None))) == 2
