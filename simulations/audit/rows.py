@@ -89,23 +89,25 @@ def image_row(
     ordered, true_images, true_labels, owners, label_misses = [], [], [], [], []
     for index, (one, held) in enumerate(zip(found, truth, strict=True)):
         images = np.concatenate([pixels(held[name]) for name in one.target.owners])
-        labels = np.concatenate([held[name].targets for name in one.target.owners])
+        held_labels = np.concatenate([held[name].targets for name in one.target.owners])
         sizes = [len(held[name]) for name in one.target.owners]
         ordered.append(one.images[matching(one.images, images)])
         true_images.append(images)
-        true_labels.append(labels)
+        true_labels.append(held_labels)
         owners.append(np.repeat(np.arange(len(sizes)) + 1000 * index, sizes))
-        label_misses.append(label_distance(one.labels, labels))
+        label_misses.append(label_distance(one.labels, held_labels))
     rebuilt, real = np.concatenate(ordered), np.concatenate(true_images)
     errors, likeness = relative_errors(rebuilt, real), ssim(rebuilt, real)
     rate = success_rate(int((likeness >= STRICT_SSIM).sum()), len(real))
     tracing = tracing_distance(rebuilt, real, np.concatenate(owners))
     stops = [one.stopped for one in found]
-    by_sight = (
-        {}
-        if shown is None
-        else {"class_distance": float(np.mean(shown(rebuilt) != np.concatenate(true_labels)))}
-    )
+    labels = np.concatenate(true_labels)
+    by_sight = {}
+    if shown is not None:
+        by_sight = {
+            "class_distance": float(np.mean(shown(rebuilt) != labels)),
+            "class_distance_of_truth": float(np.mean(shown(real) != labels)),
+        }
     return Row(
         **vars(heading),
         n=len(real),
@@ -172,6 +174,7 @@ def also(row: Row) -> str:
     wanted = {
         "label_distance": "labels missed",
         "class_distance": "classes not seen",
+        "class_distance_of_truth": "in true images",
         "tracing_by_index": "not traced",
         "tracing_by_participant": "wrong owner",
         "accuracy": "accuracy",

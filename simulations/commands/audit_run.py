@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         parties=args.parties,
         images=args.images,
         payload="delta" if args.local_epochs else "gradient",
-        local_epochs=max(args.local_epochs, 1),
+        local_epochs=args.local_epochs or 1,
         rounds=args.rounds,
     )
     require_targets(args)
