@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class AbortReason(enum.Enum):
@@ -54,7 +55,12 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own caller asked for something the protocol does not allow."""
+    """Our own caller asked for something the protocol does not allow.
+
+    `told` is what the server hears when a party withdraws because of it: the remedy, and no value of the party's.
+    """
+
+    told: ClassVar[str] = ""
 
 
 class ParameterError(LocalProtocolError):
@@ -67,6 +73,8 @@ class ParameterError(LocalProtocolError):
 
 class EncodingError(LocalProtocolError):
     """A value of ours cannot be encoded: not finite, beyond the clip, or of the wrong type or shape."""
+
+    told = "a value of its update is not finite or beyond the agreed range"
 
 
 class Rejection(ProtocolError):

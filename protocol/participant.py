@@ -281,8 +281,8 @@ class ParticipantMachine:
         if machine is None:
             return []
         machine.outcome = failure_of(error, repeatable=True)
-        reason = error.reason.value if isinstance(error, Rejection) else type(error).__name__
-        return [Send(SERVER, Withdrawn(machine.stamp, reason))]
+        told = error.reason.value if isinstance(error, Rejection) else getattr(error, "told", "")
+        return [Send(SERVER, Withdrawn(machine.stamp, told or type(error).__name__))]
 
     def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
         machine = self._machine

@@ -47,10 +47,13 @@ from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
 
 H = TypeVar("H", bound=Callable[..., list[Event]])
 
-ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64], int], Model]
-"""The next model from the model of a round, the mean of its payloads and the round's number."""
+ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64] | None, int], Model]
+"""The next model from the model of a round, the mean of its payloads and the round's number.
 
-NextModel: TypeAlias = Callable[[Model, NDArray[np.float64]], Model]
+Without a mean the round closes without a step.
+"""
+
+NextModel: TypeAlias = Callable[[Model, NDArray[np.float64] | None], Model]
 """The model after this round, from the model before it and the mean of its payloads; pure, and heavy."""
 
 Trained: TypeAlias = Callable[[LocalResult, float], list[Event]]

@@ -37,6 +37,8 @@ PAYLOADS: tuple[Payload, ...] = get_args(Payload)
 class TrainingFailed(LocalProtocolError):
     """Local training gave no usable update: the loss, a parameter or a gradient is not finite."""
 
+    told = "its training diverged; lower the learning rate, or let it check its data"
+
 
 @dataclass(frozen=True)
 class LocalUpdate:

@@ -29,14 +29,17 @@ _BLOCK = 1 << 18
 
 @dataclass
 class RoundRecord:
-    """One committed round. Byte counts are of all participants together, since the round before."""
+    """One committed round. Byte counts are of all participants together, since the round before.
+
+    There is no `loss` where a disguised round was closed without a step: parties only know that of the disguise.
+    """
 
     round: int
     attempt: int
     members: tuple[PartyId, ...]
     model_hash: bytes
     model_sha256: str
-    loss: float
+    loss: float | None
     metrics: dict[str, float]
     max_abs_error: float
     exact: bool | None
@@ -127,7 +130,9 @@ class Recorder(Observer):
                 members=event.members,
                 model_hash=event.model_hash,
                 model_sha256=sha256_of(event.model),
-                loss=event.loss if event.loss is not None else _weighted_loss(updates),
+                loss=_weighted_loss(updates)
+                if event.loss is None and not federation.scheme.perturbs
+                else event.loss,
                 metrics=first_learner.evaluate(event.model),
                 max_abs_error=error,
                 exact=exact,

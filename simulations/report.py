@@ -37,7 +37,7 @@ def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
         str(one.round + 1),
         " ".join(one.members) if count <= NAMES_SHOWN else f"{count} parties",
         str(one.attempt + 1),
-        f"{one.loss:.4f}",
+        f"{one.loss:.4f}" if one.loss is not None else "",
         f"{best[1]:.4f}" if best is not None else "",
         f"{one.bytes_up / (count * plain_up):.2f}",
         f"{one.bytes_down / (count * plain_down):.2f}",

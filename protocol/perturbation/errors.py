@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import EncodingError, LocalProtocolError
 
 FAILURES_OF_MODELS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
@@ -33,12 +33,24 @@ class PrecisionLost(LocalProtocolError):
         self.suggested_gamma = suggested_gamma
         super().__init__(
             f"condition number {condition:.3g} at gamma {gamma:.3g} leaves no correct digit of the gradient; "
-            f"repeat the round with gamma at most {suggested_gamma:.3g}, or let clients compute in float64"
+            f"repeat the round with gamma at most {suggested_gamma:.3g}"
         )
+
+
+class TermTooLarge(EncodingError):
+    """A term does not fit the words in which it would be masked."""
+
+    told = "a term does not fit the range of the words; agree on a smaller gamma, or use alpha 'mean'"
+
+    def __init__(self, term: str, cause: EncodingError) -> None:
+        self.term = term
+        super().__init__(f"term {term}: {self.told} ({cause})")
 
 
 class ExchangeOverflow(LocalProtocolError):
     """The printed cross-entropy exchange cannot represent its numbers; the logarithmic one can."""
+
+    told = "the printed exchange overflows; agree on a smaller gamma, or use the log exchange"
 
     def __init__(self, spread: float, limit: float) -> None:
         self.spread = spread

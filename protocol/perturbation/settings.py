@@ -131,7 +131,8 @@ class NoiseSettings:
             yield "cross entropy needs at least two outputs; use the mse loss for one"
         limit = self.largest_gamma(plan.head.features)
         if self.gamma > limit:
+            remedy = f"use at most {limit:.3g}" + (", or alpha 'mean'" if self.alpha == "sum" else "")
             yield (
                 f"gamma {self.gamma:g} would lose all precision in {self.precision}, alpha being the "
-                f"{self.alpha} of {plan.head.features} features; at most {limit:.3g}, or compute in float64"
+                f"{self.alpha} of {plan.head.features} features; {remedy}"
             )

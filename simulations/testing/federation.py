@@ -80,8 +80,8 @@ class Federation:
     def initial_model(self) -> Model:
         return np.zeros(self.parameters.dimension, dtype=np.float32)
 
-    def apply(self, model: Model, mean: NDArray[np.float64], round_number: int) -> Model:
-        return apply_update(model, mean, "model", learning_rate=1.0)
+    def apply(self, model: Model, mean: NDArray[np.float64] | None, round_number: int) -> Model:
+        return model if mean is None else apply_update(model, mean, "model", learning_rate=1.0)
 
 
 def found_federation(

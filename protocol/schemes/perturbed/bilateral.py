@@ -24,7 +24,7 @@ from veilsum.protocol.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.messages import Stamp
 from veilsum.protocol.noise import PublicPart, Reals
-from veilsum.protocol.perturbation.errors import PrecisionLost
+from veilsum.protocol.perturbation.errors import PrecisionLost, TermTooLarge
 from veilsum.protocol.ring import RingVector
 from veilsum.protocol.rounds import Seat, ServerDesk, failure_of, handles, require_from_server
 from veilsum.protocol.schemes.collecting_participant import ParticipantPhase
@@ -106,7 +106,8 @@ class BilateralServer(MaskedServer):
             recovered = self._disguising.disguise.recover(mean)
         except PrecisionLost as lost:
             text = f"the round was closed without a step: {lost}"
-            return RecoveredSum(before, hash_model(before), self._total, liars, None, lost.condition, text)
+            model = self._desk.next_model(before, None)
+            return RecoveredSum(model, hash_model(model), self._total, liars, None, lost.condition, text)
         model = self._desk.next_model(before, recovered.mean)
         return RecoveredSum(
             model,
@@ -174,10 +175,7 @@ class BilateralClient(MaskedClient):
             found = list(_outside(self._terms.noise.terms, self._trained.payload, self._seat))
             if not found:
                 raise
-            raise EncodingError(
-                f"term {found[0]} does not fit the range of the words: agree on a smaller gamma, or use alpha "
-                f"'mean' ({error})"
-            ) from error
+            raise TermTooLarge(found[0], error) from error
 
 
 def mask_terms(lengths: Mapping[str, int]) -> dict[str, slice]:

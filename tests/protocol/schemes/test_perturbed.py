@@ -13,7 +13,7 @@ from veilsum.protocol.events import LocalResult, Model, RoundFailed, RunFailed, 
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
 from veilsum.protocol.noise import Answer, Question, Reals, Recovered
-from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost
+from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.messages import (
     NoiseAnnounced,
@@ -289,5 +289,7 @@ def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which() -> None:
         if one.party == P1 and isinstance(one.event, RoundFailed)
     ]
     assert any("term gradient" in text and "smaller gamma" in text for text in told)
+    warned = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
+    assert f"{P1} withdrew: {TermTooLarge.told}" in warned
     (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
     assert P1 not in commit.members

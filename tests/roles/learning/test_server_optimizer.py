@@ -103,6 +103,21 @@ def test_a_repeated_attempt_leaves_no_trace() -> None:
     assert not np.array_equal(run([first], [second]), run([other], [second]))
 
 
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
+    """The steps before and after it are those of a run without that round."""
+    options = replace(OPTIONS, schedule="constant")
+    model, fewer = to_vector(network()), to_vector(network())
+    stepping, reference = (Stepping(options, ServerOptimizer(options, layout(network()))) for _ in range(2))
+    given: list[Any] = means(2, model.size)
+    for round_, mean in enumerate(given):
+        fewer = reference.apply(fewer, mean, round_)
+    given.insert(skipped, None)
+    for round_, mean in enumerate(given):
+        model = stepping.apply(model, mean, round_)
+    assert np.array_equal(model, fewer)
+
+
 def test_a_round_without_the_memory_of_those_before_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="resume from a checkpoint"):
         Stepping(OPTIONS, optimizer_for("adam")).apply(to_vector(network()), means(1, 130)[0], 4)
@@ -182,6 +197,14 @@ def test_training_with_adam_at_the_server_ends_where_plain_ends(scheme: str) -> 
     assert not figures["aborted"]
     assert figures["metric"] == pytest.approx(figures["baseline_metric"], abs=0.003)
     assert figures["baseline_distance"] < 1e-4
+
+
+def test_rounds_that_noise_left_nothing_of_do_not_end_a_run_with_an_optimiser() -> None:
+    """Under bilateral an opened sum cannot be opened again: such a round closes without a step, and the next steps."""
+    figures = simulate(config("bilateral", loss="mse", gamma=1290.0)).figures()
+    assert any("closed without a step" in warning for warning in figures["warnings"])
+    assert not figures["aborted"]
+    assert [one["loss"] is None for one in figures["rounds"]] == [True, False, False, False]
 
 
 def test_a_server_that_crashes_goes_on_with_what_its_optimiser_remembers() -> None:
