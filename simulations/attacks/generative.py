@@ -12,7 +12,14 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from veilsum.simulations.attacks.common import Best, Budget, Reconstruction, Victim, to_images
+from veilsum.simulations.attacks.common import (
+    Best,
+    Budget,
+    Reconstruction,
+    Victim,
+    fast_convolutions,
+    to_images,
+)
 from veilsum.simulations.attacks.gan import LATENT, Prior
 from veilsum.simulations.attacks.inverting import unit
 from veilsum.simulations.attacks.labels import recover_labels
@@ -36,8 +43,9 @@ def generative(target: Target, budget: Budget, seed: int, prior: Prior) -> Recon
         return loss
 
     half = budget.evaluations // 2
-    _descend(mismatch, torch.optim.Adam([latent], lr=3e-2), half, best)
-    _descend(mismatch, torch.optim.Adam([latent, *generator.parameters()], lr=1e-3), half, best)
+    with fast_convolutions(torch.empty(victim.shape)):
+        _descend(mismatch, [latent], 3e-2, half, best)
+        _descend(mismatch, [latent, *generator.parameters()], 1e-3, half, best)
     if not best.values:
         best.stopped, best.values = "diverged", [torch.zeros(victim.shape)]
     found = labels.cpu().numpy()
@@ -47,13 +55,14 @@ def generative(target: Target, budget: Budget, seed: int, prior: Prior) -> Recon
 
 
 def _descend(
-    mismatch: Callable[[], torch.Tensor], optimiser: torch.optim.Optimizer, steps: int, best: Best
+    mismatch: Callable[[], torch.Tensor], unknowns: list[torch.Tensor], rate: float, steps: int, best: Best
 ) -> None:
+    optimiser = torch.optim.Adam(unknowns, lr=rate)
     for _ in range(steps):
         loss = mismatch()
         if best.out_of_time or not bool(torch.isfinite(loss)):
             best.stopped = "time" if best.out_of_time else best.stopped
             return
         optimiser.zero_grad()
-        torch.autograd.backward([loss])
+        torch.autograd.backward([loss], inputs=unknowns)
         optimiser.step()

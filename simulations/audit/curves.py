@@ -20,15 +20,15 @@ def sections(outcome: PpcOutcome) -> list[Section]:
     curves = outcome.by_defence()
     highest = max(point.position for point in outcome.points)
     bands = [
-        Band(0.0, _place(GREEN_RATIO, highest), "#e3f3e6", "perturbation at least as large as the signal"),
-        Band(_place(WHITE_RATIO, highest), highest, "#fbe6e3", "signal more than ten times the perturbation"),
+        Band(0.0, _place(GREEN_RATIO, highest), "#2e9e55", "perturbation at least as large as the signal"),
+        Band(_place(WHITE_RATIO, highest), highest, "#d6402f", "signal more than ten times the perturbation"),
     ]
     accuracy = [Curve(name, [(p.position, p.accuracy) for p in points]) for name, points in curves.items()]
     x_words = "log10(|B| / |E| + 1)"
     parts = [
         "<p>Green: the perturbation is at least as large as the signal; red: the signal is more than ten times "
         "larger. Solid lines are naive attacks, dashed ones adaptive. Higher is better for the data owner.</p>",
-        f"<figure>{plot(accuracy, x_words, 'accuracy', bands=bands)}<figcaption>Accuracy</figcaption></figure>",
+        f'<div class="plots">{_figure("Accuracy", plot(accuracy, x_words, "accuracy", bands=bands))}',
     ]
     for metric, words in _TITLES.items():
         lines = [
@@ -41,9 +41,14 @@ def sections(outcome: PpcOutcome) -> list[Section]:
             for level in ("naive", "adaptive")
         ]
         drawing = plot(lines, x_words, "accuracy x distance", bands=bands)
-        parts.append(f"<figure>{drawing}<figcaption>Accuracy x {words}, capped at 1</figcaption></figure>")
+        parts.append(_figure(f"Accuracy x {words}, capped at 1", drawing))
+    parts.append("</div>")
     tables = [_section_table(cap_table(outcome)), _section_table(point_table(outcome))]
     return [Section("Accuracy against leakage (PPC)", "".join(parts)), Section("CAP", "".join(tables))]
+
+
+def _figure(caption: str, drawing: str) -> str:
+    return f"<figure><figcaption>{caption}</figcaption>{drawing}</figure>"
 
 
 def _place(ratio: float, highest: float) -> float:

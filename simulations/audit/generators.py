@@ -53,11 +53,17 @@ def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
     ]
     targets = [(target, one) for one in played for target in targets_of(request, one)]
     steps.expect(3 * len(targets))
-    yield _images(request, "attack", targets, prior, steps)
+    attack = _images(request, "attack", targets, prior, steps)
+    yield attack
+    half = max(2, len(targets) // 2)
     clean = [(target, one) for one in played for target in clean_targets(request, one)]
-    noise = [(as_noise(target, request.seed), one) for target, one in clean]
+    noise = [(as_noise(target, request.seed), one) for target, one in clean[:half]]
     yield _images(request, "null", noise, prior, steps)
-    oracle = _images(request, "oracle", clean, prior, steps)
+    if request.scheme == "plain" and not request.defence and request.adversary == "server":
+        # The server of plain FedAvg holds what an oracle is given.
+        yield replace(attack, row="oracle", threat="")
+        return
+    oracle = _images(request, "oracle", clean[:half], prior, steps)
     yield oracle
     yield from _undefended(request, oracle)
 

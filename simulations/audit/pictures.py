@@ -78,7 +78,8 @@ def plot(
     for band in bands:
         (left, _), (right, _) = place(band.start, 0), place(band.stop, 0)
         parts.append(
-            f'<rect x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{up}" fill="{band.colour}">'
+            f'<rect x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{up}" '
+            f'fill="{band.colour}" fill-opacity="0.16">'
             f"<title>{html.escape(band.words)}</title></rect>"
         )
     parts += _axes(low, high, y_top, across, up, x_words, y_words)
@@ -98,7 +99,7 @@ def _axes(
 ) -> list[str]:
     bottom = _TOP + up
     parts = [
-        f'<path d="M{_LEFT} {_TOP}V{bottom}H{_LEFT + across}" fill="none" stroke="#333"/>',
+        f'<path d="M{_LEFT} {_TOP}V{bottom}H{_LEFT + across}" fill="none" class="axis"/>',
         f'<text x="{_LEFT + across / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{html.escape(x_words)}</text>',
         f'<text x="14" y="{_TOP + up / 2}" text-anchor="middle" transform="rotate(-90 14 {_TOP + up / 2})">'
         f"{html.escape(y_words)}</text>",
@@ -106,6 +107,7 @@ def _axes(
     for i in range(5):
         share = i / 4
         y, x = bottom - up * share, _LEFT + across * share
+        parts.append(f'<path d="M{_LEFT} {y:.1f}h{across}" class="grid"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{y_top * share:.2g}</text>')
         parts.append(
             f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{low + (high - low) * share:.2g}</text>'

@@ -13,7 +13,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.output import Table
 from veilsum.roles.progress import Progress
-from veilsum.simulations.audit.cap import METRICS, Point, cap, common_grid
+from veilsum.simulations.audit.cap import LEVELS, METRICS, Point, cap, common_grid
 from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.pool import Job, run_jobs
 from veilsum.simulations.audit.ppcpoints import ADAPTIVE, NAIVE, PointJob, ReferenceJob, UndefendedJob
@@ -75,7 +75,7 @@ class PpcOutcome:
             return
         grid = common_grid(self.points)
         for name, points in self.by_defence().items():
-            for level in ("naive", "adaptive"):
+            for level in LEVELS:
                 for metric in METRICS:
                     yield name, level, metric, vars(cap(points, level, metric, grid))
 
@@ -164,16 +164,15 @@ def point_table(outcome: PpcOutcome) -> Table:
 
 
 def cap_table(outcome: PpcOutcome) -> Table:
-    rows = [
-        (
-            name,
-            level,
-            metric,
-            number(values["as_printed"]),
-            number(values["capped"]),
-            number(values["common_grid"]),
-        )
-        for name, level, metric, values in outcome.caps()
-    ]
-    columns = ("defence", "attack", "distance", "CAP as printed", "capped", "capped, common grid")
-    return Table("CAP: mean of accuracy x distance; higher is better protected", columns, rows)
+    """A line for each defence and attack; per distance, CAP as printed, capped, and capped on the common grid."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for name, level, _, values in outcome.caps():
+        shown = (number(values[form]) for form in ("as_printed", "capped", "common_grid"))
+        lines.setdefault((name, level), []).extend(shown)
+    forms = ("as printed", "capped", "common grid")
+    columns = ("defence", "attack", *(f"{metric}, {form}" for metric in METRICS for form in forms))
+    return Table(
+        "CAP: mean of accuracy x distance; higher is better protected, and only `common grid` compares defences",
+        columns,
+        [(*key, *cells) for key, cells in lines.items()],
+    )

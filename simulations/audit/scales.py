@@ -35,8 +35,8 @@ SCALES = {
     one.name: one
     for one in (
         Scale("smoke", 1, Budget(300, 1, 20.0), 3, 2, Budget(100, 0, 10.0), 5, 300, 60, 2, False, 400),
-        Scale("quick", 2, Budget(500, 2, 30.0), 5, 3, Budget(150, 0, 15.0), 8, 400, 100, 4, True, 1200),
-        Scale("full", 13, Budget(1500, 3, 120.0), 8, 20, Budget(600, 1, 60.0), 30, 600, 150, 8, True, 4000),
+        Scale("quick", 2, Budget(400, 1, 30.0), 5, 3, Budget(150, 0, 15.0), 8, 400, 100, 4, True, 1200),
+        Scale("full", 13, Budget(800, 2, 60.0), 8, 50, Budget(400, 0, 60.0), 30, 600, 150, 8, True, 4000),
     )
 }
 

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.simulations.audit.asides import asides
     from veilsum.simulations.audit.everything import ALL_SCHEMES, all_requests, left_out
     from veilsum.simulations.audit.markdown import figures, replace_figures, require_marks
-    from veilsum.simulations.audit.page import Section, html_table
+    from veilsum.simulations.audit.page import Section, matrix
     from veilsum.simulations.audit.pool import default_workers
     from veilsum.simulations.audit.rows import Row
     from veilsum.simulations.audit.runner import run_requests
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     outcome.rows += [item for item in outcome.others if isinstance(item, Row)]
     models = [item for item in outcome.others if not isinstance(item, Row)]
     outcome.notes += left_out(scale)
-    section = Section(MODEL_TITLE, html_table(MODEL_COLUMNS, models, "hides"))
+    section = Section(MODEL_TITLE, matrix(models, "hides"))
     text = Table(MODEL_TITLE, MODEL_COLUMNS, models).render()
     if page is not None and not outcome.interrupted:
         replace_figures(page, figures(command_line(), outcome.rows, models, outcome.notes))

@@ -279,6 +279,6 @@ def test_sweeps_go_over_images_parties_and_local_steps() -> None:
     quick, full = (list(sweep_requests(find_scale(name), 7, "digits", None)) for name in ("quick", "full"))
     assert {one.images for one in quick} == {1, 2, 4, 8}
     assert {one.parties for one in quick if one.scheme == "masked"} >= {2, 8, 16}
-    assert {one.local_epochs for one in quick} >= {2, 5, 10}
+    assert {one.local_epochs for one in quick} >= {2, 5}
     assert all(one.parties * one.images * one.scale.draws >= 50 for one in full)
     assert len(list(sweep_requests(SMOKE, 7, "digits", None))) == 2
