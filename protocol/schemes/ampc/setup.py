@@ -6,7 +6,9 @@
 
 A peer that is behind (a joiner, or one that missed a round) takes the model from the first up-to-date peer,
 and only if every one that is up to date stated the same keyed hash, and more than half of the others are up to date, or
-it is the result that the peer itself computed and stated before it stopped.
+it is the result that the peer itself computed and stated before it stopped. The latter needs everyone who was in that
+sum: a server that gave two halves of the peers different sums could otherwise have one liar tell each half, alone, that
+its result was committed. With all of them here, all of them must state one model before anyone takes it.
 Seeds reach neighbours directly and all others through the server; either way they are sealed to the
 receiver's RSA key and signed by the sender.
 """
@@ -133,9 +135,12 @@ class EpochSetup(RoundMachine):
 
     @property
     def _own_result(self) -> bytes | None:
-        """The hash of the newest model, if we computed it ourselves."""
-        stated = self._seat.record.stated
-        return stated[1] if stated is not None and stated[0] == self._newest - 1 else None
+        """The hash of the newest model, if we computed it ourselves with parties that are all here."""
+        record, members = self._seat.record, self._seat.session.members
+        cohort = record.cohort_of(self._newest - 1)
+        if record.stated is None or record.stated[0] != self._newest - 1:
+            return None
+        return record.stated[1] if cohort is not None and cohort <= set(members) else None
 
     def _fresh_secret(self) -> Secret:
         return Secret(require_random(self._seat.random, SEED_BYTES))
