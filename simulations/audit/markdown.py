@@ -7,28 +7,36 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.output import Table
 from veilsum.simulations.audit.rows import Row, also, number
 from veilsum.simulations.audit.verdicts import verdicts
 
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+FIGURES, CURVES = "figures", "ppc"
 
 
-def replace_figures(path: Path, body: str) -> None:
+def marks(name: str) -> tuple[str, str]:
+    """The lines between which the figures of one command stand."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def replace_figures(path: Path, body: str, name: str = FIGURES) -> None:
     """Put `body` between the marks of the page; a page without marks is left alone."""
-    text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ParameterError([f"{path} has no place for figures: add the lines {BEGIN} and {END}"])
+    begin, end = marks(name)
+    before, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ParameterError([f"{path} has no place for figures: add the lines {begin} and {end}"])
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(f"{before}{BEGIN}\n\n{body.strip()}\n\n{END}{after}", encoding="utf-8")
+    draft.write_text(f"{before}{begin}\n\n{body.strip()}\n\n{end}{after}", encoding="utf-8")
     draft.replace(path)
 
 
-def require_marks(path: Path) -> Path:
+def require_marks(path: Path, name: str = FIGURES) -> Path:
     """Refuse before the work what would fail after it."""
-    if not path.is_file() or BEGIN not in path.read_text(encoding="utf-8"):
-        raise ParameterError([f"{path} must exist and hold the lines {BEGIN} and {END}"])
+    begin, end = marks(name)
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if begin not in text or end not in text.partition(begin)[2]:
+        raise ParameterError([f"{path} must exist and hold the lines {begin} and {end}"])
     return path
 
 
@@ -64,6 +72,14 @@ def figures(command: str, rows: Sequence[Row], models: Sequence[Sequence[str]], 
     return "\n\n".join(parts)
 
 
+def curve_figures(command: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
+    """Points and CAP of `veilsum audit ppc`."""
+    parts = [f"Made by `{command}`."]
+    for table in tables:
+        parts += [f"{table.title}.", _table(table.columns, table.rows)]
+    return "\n\n".join([*parts, *notes])
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     known = row.ci_low is not None and row.ci_high is not None
     return (
@@ -85,4 +101,4 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)

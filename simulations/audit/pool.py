@@ -24,11 +24,12 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
+from veilsum.roles.progress import Progress
 from veilsum.simulations.attacks.common import AttackDoesNotFit, one_thread
 from veilsum.simulations.audit.steps import Meter, Steps
 
 _PRELOAD = ["torch._dynamo", "veilsum.simulations.audit.runner", "veilsum.simulations.audit.ppc"]
-_END_S = 5.0
+_END_S, _HEAVY = 5.0, 6.0
 
 
 class Job(Protocol):
@@ -41,6 +42,11 @@ class Job(Protocol):
     def heavy(self) -> bool: ...
 
     def items(self, steps: Steps) -> Iterator[Any]: ...
+
+
+def meter_of(jobs: Sequence[Job], progress: Progress | None) -> Meter:
+    """Progress of these jobs; a heavy one counts as much as several others."""
+    return Meter([_HEAVY if job.heavy else 1.0 for job in jobs], progress)
 
 
 def default_workers() -> int:

@@ -15,12 +15,11 @@ from veilsum.roles.output import Table
 from veilsum.roles.progress import Progress
 from veilsum.simulations.audit.cap import LEVELS, METRICS, Point, cap, common_grid
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.pool import Job, run_jobs
+from veilsum.simulations.audit.pool import Job, meter_of, run_jobs
 from veilsum.simulations.audit.ppcpoints import ADAPTIVE, NAIVE, PointJob, ReferenceJob, UndefendedJob
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Row, number
 from veilsum.simulations.audit.scales import Scale
-from veilsum.simulations.audit.steps import Meter
 
 GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
     "dp": ("sigma", (1e-4, 1e-3, 1e-2, 0.1, 0.5)),
@@ -118,7 +117,7 @@ def measure(
             defended = replace(request, defence=text)
             require_fit(defended)
             jobs.append(PointJob(defended, name, value))
-    meter = Meter(len(jobs), Progress("ppc", 100) if progress else None)
+    meter = meter_of(jobs, Progress("ppc", 100) if progress else None)
     outcome = PpcOutcome()
     found: list[list[Any]] = [[] for _ in jobs]
     try:
@@ -176,3 +175,7 @@ def cap_table(outcome: PpcOutcome) -> Table:
         columns,
         [(*key, *cells) for key, cells in lines.items()],
     )
+
+
+def undefended_accuracy(point: Point) -> str:
+    return f"Accuracy without a defence: {point.accuracy:.2f}."

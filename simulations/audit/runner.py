@@ -9,10 +9,10 @@ from typing import Any
 
 from veilsum.roles.progress import Progress
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.pool import Job, run_jobs
+from veilsum.simulations.audit.pool import Job, meter_of, run_jobs
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import Row
-from veilsum.simulations.audit.steps import Meter, Steps
+from veilsum.simulations.audit.steps import Steps
 from veilsum.simulations.audit.verdicts import verdicts, warnings
 
 
@@ -124,7 +124,7 @@ def run_requests(
     asked = share_references(requests) if shared else requests
     jobs: list[Job] = [*map(RequestJob, asked), *also]
     found: list[list[Any]] = [[] for _ in jobs]
-    meter = Meter(len(jobs), Progress("audit", 100) if progress else None)
+    meter = meter_of(jobs, Progress("audit", 100) if progress else None)
     outcome = Outcome()
     try:
         with closing(run_jobs(jobs, workers, meter)) as results:

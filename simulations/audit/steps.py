@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from veilsum.roles.progress import Progress
 
@@ -29,17 +29,19 @@ class Steps:
 
 
 class Meter:
-    """The shares of all jobs together, as per cent with the remaining time."""
+    """The shares of all jobs together, by weight, as per cent with the remaining time."""
 
-    def __init__(self, jobs: int, progress: Progress | None = None) -> None:
-        self._shares = [0.0] * max(jobs, 1)
+    def __init__(self, weights: Sequence[float], progress: Progress | None = None) -> None:
+        self._weights = weights
+        self._done = [0.0] * len(weights)
         self._progress = progress
+        self._words = ""
 
     def note(self, job: int, share: float, words: str = "") -> None:
-        self._shares[job] = share
+        self._done[job] = share * self._weights[job]
+        self._words = words or self._words
         if self._progress is not None:
-            done = int(100 * sum(self._shares) / len(self._shares))
-            self._progress.update(done, f"% {words}")
+            self._progress.update(int(100 * sum(self._done) / sum(self._weights)), f"% {self._words}")
 
     def close(self) -> None:
         if self._progress is not None:

@@ -10,10 +10,10 @@ the attacks that train generators or shadow models, and says so. Ctrl-C keeps th
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from veilsum.simulations.commands.auditing import (
     add_common_arguments,
+    add_markdown_option,
     command_line,
     publish_outcome,
     require_targets,
@@ -25,9 +25,7 @@ MODEL_TITLE = "Who hides and who recovers which model, as measured"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common_arguments(parser)
-    parser.add_argument(
-        "--markdown", metavar="FILE", type=Path, help="also put the figures between the marks of this page"
-    )
+    add_markdown_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,13 +5,21 @@
 For each defence the published range of its parameter is walked; each point trains a federation for its accuracy and
 attacks single images, naively and with knowledge of the defence. CAP is given as the paper prints it (unbounded
 error, every method on its own grid) and in the form that can be compared (capped, on a common grid).
+
+    veilsum audit ppc --scale smoke --seed 7 --markdown specs/attacks.md
 """
 
 from __future__ import annotations
 
 import argparse
 
-from veilsum.simulations.commands.auditing import add_common_arguments, publish_ppc, require_targets
+from veilsum.simulations.commands.auditing import (
+    add_common_arguments,
+    add_markdown_option,
+    command_line,
+    publish_ppc,
+    require_targets,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,15 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="defences with commas between, without the parameter that is walked (default %(default)s)",
     )
     add_common_arguments(parser)
+    add_markdown_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from veilsum.simulations.audit.markdown import CURVES, curve_figures, replace_figures, require_marks
     from veilsum.simulations.audit.pool import default_workers
-    from veilsum.simulations.audit.ppc import measure
+    from veilsum.simulations.audit.ppc import cap_table, measure, point_table, undefended_accuracy
     from veilsum.simulations.audit.scales import find_scale
 
     names = [name.strip() for name in args.defence.split(",") if name.strip()]
     require_targets(args)
+    page = require_marks(args.markdown, CURVES) if args.markdown is not None else None
     outcome = measure(
         names,
         find_scale(args.scale),
@@ -40,4 +51,8 @@ def run(args: argparse.Namespace) -> int:
         progress=True,
         workers=args.workers or default_workers(),
     )
+    if page is not None and not outcome.interrupted:
+        notes = [] if outcome.undefended is None else [undefended_accuracy(outcome.undefended)]
+        tables = [point_table(outcome), cap_table(outcome)]
+        replace_figures(page, curve_figures(command_line(), tables, notes), CURVES)
     return publish_ppc(outcome, args)

@@ -44,6 +44,12 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", type=file_target, help="also write a report with pictures")
 
 
+def add_markdown_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--markdown", metavar="FILE", type=Path, help="also put the figures between the marks of this page"
+    )
+
+
 def worker_count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_WORKERS:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {MOST_WORKERS}")
@@ -103,12 +109,12 @@ def publish_ppc(outcome: PpcOutcome, args: argparse.Namespace) -> int:
     """The same for PPC curves."""
     from veilsum.simulations.audit.curves import sections
     from veilsum.simulations.audit.page import Report, write_page
-    from veilsum.simulations.audit.ppc import cap_table, point_table
+    from veilsum.simulations.audit.ppc import cap_table, point_table, undefended_accuracy
 
     command, complete = command_line(), not outcome.interrupted
     text = "\n".join([point_table(outcome).render(), cap_table(outcome).render()]) if outcome.points else ""
     if outcome.undefended is not None:
-        text += f"\naccuracy without a defence: {outcome.undefended.accuracy:.2f}\n"
+        text += f"\n{undefended_accuracy(outcome.undefended)}\n"
     if not complete:
         text += "interrupted: these are the points that were done\n"
     figures = {"command": command, "scale": args.scale, "complete": complete, **outcome.figures()}

@@ -14,12 +14,12 @@ import pytest
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.simulations.attacks.common import AttackDoesNotFit, Budget
-from veilsum.simulations.audit.pool import run_jobs
+from veilsum.simulations.audit.pool import meter_of, run_jobs
 from veilsum.simulations.audit.ppc import measure
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.runner import run_requests, share_references
 from veilsum.simulations.audit.scales import find_scale
-from veilsum.simulations.audit.steps import Meter, Steps
+from veilsum.simulations.audit.steps import Steps
 
 TINY = replace(
     find_scale("smoke"),
@@ -59,7 +59,7 @@ class Counting:
 
 def numbers_of(jobs: list[Counting], workers: int) -> list[list[tuple[str, int]]]:
     found: list[list[tuple[str, int]]] = [[] for _ in jobs]
-    for place, (name, number, _) in run_jobs(jobs, workers, Meter(len(jobs))):
+    for place, (name, number, _) in run_jobs(jobs, workers, meter_of(jobs, None)):
         found[place].append((name, number))
     return found
 
@@ -72,7 +72,7 @@ def test_several_processes_give_what_one_gives() -> None:
 def test_a_bundle_stays_with_one_worker() -> None:
     jobs = [Counting("a", 2), Counting("b", 2), Counting("a", 2), Counting("c", 2)]
     where: dict[str, set[int]] = {}
-    for _, (name, _, process) in run_jobs(jobs, 2, Meter(len(jobs))):
+    for _, (name, _, process) in run_jobs(jobs, 2, meter_of(jobs, None)):
         where.setdefault(name, set()).add(process)
     assert all(len(processes) == 1 for processes in where.values())
     assert os.getpid() not in set.union(*where.values())
@@ -106,7 +106,7 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_no_process_behind(tmp_path: Path) 
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        for place, (_, number, _) in run_jobs(jobs, 2, Meter(2)):
+        for place, (_, number, _) in run_jobs(jobs, 2, meter_of(jobs, None)):
             found.append((place, number))
     assert sorted(found) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     for name in tmp_path.iterdir():
@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_no_process_behind(tmp_path: Path) 
             os.kill(int(name.name), 0)
 
 
-def test_rows_and_points_do_not_depend_on_the_number_of_workers() -> None:
+def test_rows_do_not_depend_on_the_number_of_workers() -> None:
     requests = [
         Request("plain", "server", "analytic", TINY),
         Request("masked", "server", "idlg", TINY, parties=3),
@@ -129,11 +129,15 @@ def test_rows_and_points_do_not_depend_on_the_number_of_workers() -> None:
         for workers in (1, 2)
     )
     assert one == two
-    curves = [measure(["dp"], TINY, 7, "digits", None, workers=workers) for workers in (1, 2)]
-    assert [replace(point, cpu_s=0) for point in curves[0].points] == [
-        replace(point, cpu_s=0) for point in curves[1].points
+
+
+@pytest.mark.long
+def test_points_do_not_depend_on_the_number_of_workers() -> None:
+    one, two = (measure(["dp", "spn"], TINY, 7, "digits", None, workers=workers) for workers in (1, 2))
+    assert [replace(point, cpu_s=0) for point in one.points] == [
+        replace(point, cpu_s=0) for point in two.points
     ]
-    assert [row.ssim for row in curves[0].rows] == [row.ssim for row in curves[1].rows]
+    assert [row.ssim for row in one.rows] == [row.ssim for row in two.rows]
 
 
 def test_reference_rows_are_made_by_the_first_request_of_an_attack() -> None:

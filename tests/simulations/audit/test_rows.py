@@ -16,7 +16,7 @@ from veilsum.simulations.audit import gradient, runner
 from veilsum.simulations.audit.asides import BrokerJob, asides
 from veilsum.simulations.audit.evaluators import classes_shown
 from veilsum.simulations.audit.everything import SCHEMES, all_requests, left_out
-from veilsum.simulations.audit.markdown import BEGIN, END, figures, replace_figures, require_marks
+from veilsum.simulations.audit.markdown import CURVES, figures, marks, replace_figures, require_marks
 from veilsum.simulations.audit.page import Report, render
 from veilsum.simulations.audit.pictures import Curve, plot, png
 from veilsum.simulations.audit.registry import ATTACKS, find_attack
@@ -227,7 +227,8 @@ def test_everything_covers_every_attack_but_the_heavy_ones_at_smoke_scale_and_sa
 
 def test_figures_go_between_the_marks_of_a_page_and_nowhere_else(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
+    begin, end = marks("figures")
+    page.write_text(f"before\n{begin}\nstale\n{end}\nafter\n")
     require_marks(page)
     replace_figures(
         page, figures("veilsum audit all", [row()], [("plain", "server", "recovers", "recovers")], ["note"])
@@ -237,6 +238,8 @@ def test_figures_go_between_the_marks_of_a_page_and_nowhere_else(tmp_path: Path)
     assert text.endswith("after\n")
     assert "stale" not in text
     assert "| masked | none | server | idlg |" in text
+    with pytest.raises(ParameterError, match="ppc: begin"):
+        require_marks(page, CURVES)
     bare = tmp_path / "bare.md"
     bare.write_text("nothing")
     with pytest.raises(ParameterError, match="figures: begin"):
