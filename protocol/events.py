@@ -97,6 +97,14 @@ class RoundCommitted:
 
 
 @dataclass(frozen=True)
+class ModelTaken:
+    """The model of others was taken over, after so many rounds; as durable as one of our own."""
+
+    rounds_done: int
+    model: Model = field(repr=False)
+
+
+@dataclass(frozen=True)
 class RoundFailed:
     round: int
     attempt: int
@@ -131,6 +139,7 @@ Event: TypeAlias = (
     | PhaseEntered
     | DecisionMade
     | RoundCommitted
+    | ModelTaken
     | RoundFailed
     | RunFinished
     | RunFailed

@@ -23,6 +23,7 @@ from veilsum.protocol.events import (
     DecisionMade,
     Event,
     Model,
+    ModelTaken,
     RoundCommitted,
     RunFailed,
     RunFinished,
@@ -341,9 +342,10 @@ class ParticipantMachine:
                 return [outcome.event(stamp), Send(SERVER, Knock(Stamp()))]
             case Prepared():
                 self._secrets = outcome.secrets
-                if outcome.adopted_model is not None and outcome.rounds_done is not None:
-                    self.model, self.rounds_done = outcome.adopted_model, outcome.rounds_done
-                return []
+                if outcome.adopted_model is None or outcome.rounds_done in (None, self.rounds_done):
+                    return []
+                self.model, self.rounds_done = outcome.adopted_model, outcome.rounds_done
+                return [ModelTaken(self.rounds_done, self.model)]
 
     def _commit(self, stamp: Stamp, outcome: Committed) -> list[Event]:
         if outcome.model is not None:

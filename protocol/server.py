@@ -200,15 +200,20 @@ class ServerMachine:
         self._terms.verify_hello(sender, hello.hello)
         known_keys = ((name, one.box_key) for name, one in self._hellos.items())
         require_new_key(sender, hello.hello.box_key, known_keys)
-        if self.phase is not ServerPhase.OPENING:
+        if self.phase is not ServerPhase.OPENING or sender not in self._welcome:
             if known is None:
                 self._knocking.add(sender)
             return []
         self._hellos[sender] = hello.hello
         enough = len(self._hellos) >= self._parameters.min_parties
-        if enough and self._expected <= self._hellos.keys():
+        if enough and self._expected & self._welcome <= self._hellos.keys():
             return self._close_opening(Hello, now)
         return []
+
+    @property
+    def _welcome(self) -> frozenset[PartyId]:
+        """Everyone; but a sum that may be open is repeated by those who took part in it, and the others wait."""
+        return self._record.electorate_of(self.rounds_done) or frozenset(self._roster.participants)
 
     @property
     def _terms(self) -> SessionTerms:

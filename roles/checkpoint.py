@@ -11,8 +11,8 @@ in the middle of a round must be durable before the next message and must not co
 
 The last three checkpoints and what belongs to them are kept. A newest one that is damaged is passed over with a
 warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
-have said so. One lost file can at most have opened a round; two can have opened and spent it, so after two the
-next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
+have said so. One lost file can at most have opened a round; two can have opened it and uploaded in it, so after two
+the next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
 for ever, damaged or not; the process takes it as the number of its life, so no sequence number of an earlier life
 is used again.
 
@@ -37,13 +37,13 @@ import numpy as np
 from veilsum.protocol.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId, require_party_id
-from veilsum.protocol.participation import ParticipationRecord, Spent
+from veilsum.protocol.participation import Given, ParticipationRecord, Spent
 from veilsum.roles.durable import Durable
 from veilsum.roles.privatefiles import make_private_folder, replace_private_file
 
 KEPT = 3
 _FORMAT = "veilsum checkpoint"
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
 _PART_NAME = re.compile(r"(model|memory)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 _LONGEST_FILE = 64 * 1024 * 1024
@@ -193,6 +193,7 @@ class StateFolder:
             "attempt": durable.attempt,
             "spent": [_packed(number, spent) for number, spent in sorted(durable.record.spent.items())],
             "stated": _packed_statement(durable.record.stated),
+            "given": _packed_updates(durable.record.given),
             "cohorts": [sorted(cohort) for cohort in durable.record.cohorts],
             "seen": dict(seen),
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
@@ -215,6 +216,7 @@ class StateFolder:
             [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
             dict(_unpacked(spent) for spent in fields["spent"]),
             _unpacked_statement(fields["stated"]),
+            _unpacked_updates(fields["given"]),
         )
         parts, rounds_done = fields["parts"], fields["rounds_done"]
         values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
@@ -255,16 +257,23 @@ class StateFolder:
 def _packed(round_number: int, spent: Spent | None) -> list[Any]:
     if spent is None:
         return [round_number]
-    updates = {model.hex(): update.hex() for model, update in spent.updates.items()}
-    return [round_number, sorted(spent.cohort), updates]
+    return [round_number, sorted(spent.cohort), sorted(spent.electorate)]
 
 
 def _unpacked(fields: list[Any]) -> tuple[int, Spent | None]:
     if len(fields) == 1:
         return int(fields[0]), None
-    round_number, cohort, updates = fields
-    given = {bytes.fromhex(model): bytes.fromhex(update) for model, update in updates.items()}
-    return int(round_number), Spent(frozenset(PartyId(name) for name in cohort), given)
+    cohort, electorate = (frozenset(PartyId(name) for name in names) for names in fields[1:])
+    return int(fields[0]), Spent(cohort, electorate)
+
+
+def _packed_updates(given: Given) -> list[Any]:
+    return [given.round, {model.hex(): update.hex() for model, update in given.updates.items()}]
+
+
+def _unpacked_updates(fields: list[Any]) -> Given:
+    updates = {bytes.fromhex(model): bytes.fromhex(update) for model, update in fields[1].items()}
+    return Given(int(fields[0]), updates)
 
 
 def _packed_statement(stated: tuple[int, bytes] | None) -> list[Any] | None:

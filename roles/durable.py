@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from veilsum.protocol.events import DecisionMade, Event, Model, PhaseEntered, RoundCommitted, RunFinished
+from veilsum.protocol.events import (
+    DecisionMade,
+    Event,
+    Model,
+    ModelTaken,
+    PhaseEntered,
+    RoundCommitted,
+    RunFinished,
+)
 from veilsum.protocol.participation import ParticipationRecord
 
 
@@ -31,6 +39,10 @@ class Durable:
         match event:
             case RoundCommitted():
                 self.rounds_done = event.round + 1
+                self.attempt = 0
+                self._hold(event.model)
+            case ModelTaken():
+                self.rounds_done = event.rounds_done
                 self.attempt = 0
                 self._hold(event.model)
             case RunFinished():

@@ -16,6 +16,7 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 from veilsum.protocol.events import (
     Event,
+    ModelTaken,
     PhaseEntered,
     RoundCommitted,
     RoundFailed,
@@ -68,6 +69,8 @@ class Journal:
                     members=list(event.members),
                     model_sha256=None if event.model is None else sha256_of(event.model),
                 )
+            case ModelTaken():
+                self.say("model_taken", rounds_done=event.rounds_done, model_sha256=sha256_of(event.model))
             case RoundFailed() | RunFailed():
                 fields = (
                     {} if isinstance(event, RunFailed) else {"round": event.round, "attempt": event.attempt}

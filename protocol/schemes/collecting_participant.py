@@ -8,8 +8,8 @@
     AWAITING_RESULT      our shares are released, the sum is being opened
 
 A scheme says what happens before the shares, what the upload is, and how the result comes back. From the
-moment a sum with our update may be opened, the round is spent: another attempt of it gets our update for the
-very same sum only (protocol/participation.py).
+upload on a model has one update of ours. From the moment a sum with it may be opened, the round is spent:
+another attempt gets our update for the very same sum only (protocol/participation.py).
 """
 
 from __future__ import annotations
@@ -150,15 +150,15 @@ class CollectingParticipant(RoundMachine):
         return self._masked_vector()
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
+        record, model_hash = self._seat.record, self._masking_stamp.model_hash
         try:
-            self._seat.record.require_same_update(
-                self.stamp.round, self._masking_stamp.model_hash, self._update
-            )
+            record.require_same_update(self.stamp.round, model_hash, self._update)
         except Rejection as refusal:
             return self._seat.withdraw(refusal, now)
         self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
         self._wait(now)
-        events: list[Event] = [] if self._recovers else self._spend(self._sharing_graph.parties)
+        events: list[Event] = [record.give(self.stamp, model_hash, self._update)]
+        events += [] if self._recovers else self._spend(self._sharing_graph.parties)
         return [*events, Send(SERVER, MaskedInput(self.stamp, vector))]
 
     @handles(SurvivorList)
@@ -195,7 +195,7 @@ class CollectingParticipant(RoundMachine):
 
     def _spend(self, cohort: tuple[PartyId, ...]) -> list[Event]:
         """From here on a sum over this cohort may be open, whether we ever hear of it or not."""
-        return [self._seat.record.spend(self.stamp, cohort, self._masking_stamp.model_hash, self._update)]
+        return [self._seat.record.spend(self.stamp, cohort, self._sharing_graph.parties)]
 
     def deadline_passed(self, now: float) -> list[Event]:
         failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")

@@ -311,7 +311,8 @@ class CollectingServer(RoundMachine):
     def _asking_for_shares(self, messages: Mapping[PartyId, Message]) -> list[Event]:
         """Send what makes participants release their shares; from here on the round has one list for ever."""
         sends = [Send(name, message) for name, message in messages.items()]
-        return [self._desk.record.spend(self.stamp, self._survivors), *sends]
+        spent = self._desk.record.spend(self.stamp, self._survivors, self._sharing_graph.parties)
+        return [spent, *sends]
 
     def _list_around(self, name: PartyId, proposed: SurvivorList) -> SurvivorList:
         around = holders_of(self._sharing_graph, name)

@@ -26,6 +26,7 @@ from veilsum.protocol.events import (
     Event,
     LocalResult,
     Model,
+    ModelTaken,
     PhaseEntered,
     RoundCommitted,
     Send,
@@ -70,6 +71,8 @@ class Durable:
                 self.model = event.model if event.model is not None else self.model
                 self.record.remember(frozenset(event.members))
                 self.next_attempt = 0
+            case ModelTaken():
+                self.rounds_done, self.model = event.rounds_done, event.model
 
 
 @dataclass(frozen=True)

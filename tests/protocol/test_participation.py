@@ -21,7 +21,7 @@ def test_a_spent_round_is_open_to_its_own_cohort_alone(
     first: frozenset[PartyId], second: frozenset[PartyId]
 ) -> None:
     record = ParticipationRecord()
-    record.spend(Stamp(round=3), first)
+    record.spend(Stamp(round=3), first, NAMES)
     record.require_same_cohort(2, second)
     if first == second:
         record.require_same_cohort(3, second)
@@ -31,18 +31,19 @@ def test_a_spent_round_is_open_to_its_own_cohort_alone(
     assert refusal.value.reason is AbortReason.DIFFERENCING
 
 
-@given(cohort=COHORTS, members=COHORTS)
-def test_a_session_can_repeat_a_spent_round_if_its_whole_cohort_is_there(
-    cohort: frozenset[PartyId], members: frozenset[PartyId]
+@given(cohort=COHORTS, others=COHORTS, parties=COHORTS)
+def test_a_spent_round_is_repeated_by_all_of_its_cohort_and_by_nobody_who_took_no_part(
+    cohort: frozenset[PartyId], others: frozenset[PartyId], parties: frozenset[PartyId]
 ) -> None:
     record = ParticipationRecord()
-    record.spend(Stamp(round=3), cohort)
-    record.require_repeatable(4, members)
-    if cohort <= members:
-        record.require_repeatable(3, members)
+    record.spend(Stamp(round=3), cohort, cohort | others)
+    record.require_repeatable(4, parties)
+    if cohort <= parties <= cohort | others:
+        record.require_repeatable(3, parties)
     else:
-        with pytest.raises(Rejection, match=min(cohort - members)):
-            record.require_repeatable(3, members)
+        named = min(cohort - parties or parties - cohort - others)
+        with pytest.raises(Rejection, match=f"the same parties only: {named}"):
+            record.require_repeatable(3, parties)
 
 
 @given(
@@ -50,11 +51,11 @@ def test_a_session_can_repeat_a_spent_round_if_its_whole_cohort_is_there(
     updates=st.lists(HASHES, min_size=3, max_size=3),
 )
 def test_one_model_gets_one_update(models: list[bytes], updates: list[bytes]) -> None:
-    """Also after another model was in between."""
+    """Also after another model was in between, and whether the round was spent or not."""
     record, stamp = ParticipationRecord(), Stamp(round=3)
-    record.spend(stamp, NAMES, models[0], updates[0])
+    record.give(stamp, models[0], updates[0])
     record.require_same_update(3, models[1], updates[1])
-    record.spend(stamp, NAMES, models[1], updates[1])
+    record.give(stamp, models[1], updates[1])
     record.require_same_update(3, models[0], updates[0])
     record.require_same_update(4, models[0], updates[2])
     if updates[2] != updates[0]:
@@ -62,33 +63,46 @@ def test_one_model_gets_one_update(models: list[bytes], updates: list[bytes]) ->
             record.require_same_update(3, models[0], updates[2])
 
 
+def test_no_round_follows_a_later_one_whose_updates_are_remembered_in_its_place() -> None:
+    record = ParticipationRecord()
+    for round_number in (3, 4):
+        record.give(Stamp(round=round_number), bytes(32), bytes(32))
+    for allowed in (4, 5):
+        record.require_repeatable(allowed, NAMES)
+    with pytest.raises(Rejection) as refusal:
+        record.require_repeatable(3, NAMES)
+    assert refusal.value.reason is AbortReason.REPLAY
+
+
 @given(cohort=COHORTS, model=HASHES, update=HASHES)
-def test_the_decision_is_all_that_a_restarted_party_needs(
+def test_the_decisions_are_all_that_a_restarted_party_needs(
     cohort: frozenset[PartyId], model: bytes, update: bytes
 ) -> None:
     before, after = ParticipationRecord(), ParticipationRecord()
     for attempt in range(2):
-        decision = before.spend(Stamp(round=3, attempt=attempt), cohort, bytes([attempt]) + model[1:], update)
-        after.note(decision.record)
+        stamp = Stamp(round=3, attempt=attempt)
+        after.note(before.give(stamp, bytes([attempt]) + model[1:], update).record)
+        after.note(before.spend(stamp, cohort, NAMES).record)
     after.note(before.state(Stamp(round=3), model).record)
     assert after == before
     assert after.stated == (3, model)
+    assert after.given.updates == {bytes([attempt]) + model[1:]: update for attempt in range(2)}
     after.note({"round": 4, "attempt": 0})
     assert after == before
 
 
 def test_only_the_last_spent_round_keeps_its_details() -> None:
     record = ParticipationRecord()
-    record.spend(Stamp(round=3), NAMES)
-    record.spend(Stamp(round=4), NAMES)
-    assert record.spent == {3: None, 4: Spent(frozenset(NAMES))}
+    record.spend(Stamp(round=3), NAMES, NAMES)
+    record.spend(Stamp(round=4), NAMES, NAMES)
+    assert record.spent == {3: None, 4: Spent(frozenset(NAMES), frozenset(NAMES))}
     with pytest.raises(Rejection, match="not known over whom"):
         record.require_repeatable(3, NAMES)
 
 
 def test_a_round_that_was_spent_without_a_cohort_is_never_repeated() -> None:
     record = ParticipationRecord()
-    record.spend(Stamp(round=3), ())
+    record.spend(Stamp(round=3), (), NAMES)
     assert record.cohorts == []
     for refused in (record.require_repeatable, record.require_same_cohort):
         with pytest.raises(Rejection):

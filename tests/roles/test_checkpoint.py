@@ -14,11 +14,11 @@ import pytest
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.events import DecisionMade, RoundCommitted, RoundFailed
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.participation import Spent
+from veilsum.protocol.participation import Given, Spent
 from veilsum.roles.checkpoint import KEPT, CheckpointError, StateFolder
 from veilsum.roles.durable import Durable
 
-ALICE, BOB = PartyId("alice"), PartyId("bob")
+ALICE, BOB, CAROL = (PartyId(name) for name in ("alice", "bob", "carol"))
 SETTINGS = bytes(32)
 
 
@@ -49,8 +49,11 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     """Rounds, attempt, spent rounds, cohorts, what was seen, and the model's bytes."""
     folder = filled(tmp_path / "state", 2)
     durable = folder.load().durable
-    decision = {"spent_round": 2, "attempt": 1, "cohort": [ALICE, BOB]}
-    durable.note(DecisionMade(decision))
+    for decision in (
+        {"given_round": 2, "attempt": 1, "model": "cd" * 32, "update": "ef" * 32},
+        {"spent_round": 2, "attempt": 1, "cohort": [ALICE, BOB], "electorate": [ALICE, BOB, CAROL]},
+    ):
+        durable.note(DecisionMade(decision))
     durable.note(DecisionMade({"stated_round": 1, "attempt": 1, "model": "ab" * 32}))
     folder.save(durable, {BOB: 7})
     folder.release()
@@ -58,7 +61,8 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert saved.durable.rounds_done == 2
     assert saved.durable.attempt == 2
     assert saved.durable.record.stated == (1, b"\xab" * 32)
-    assert saved.durable.record.spent == {2: Spent(frozenset({ALICE, BOB}))}
+    assert saved.durable.record.spent == {2: Spent(frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL}))}
+    assert saved.durable.record.given == Given(2, {b"\xcd" * 32: b"\xef" * 32})
     assert saved.durable.record.cohorts == [frozenset({ALICE, BOB})]
     assert saved.seen == {BOB: 7}
     assert saved.durable.model is not None
@@ -131,7 +135,7 @@ def test_after_damage_a_round_that_was_under_way_counts_as_spent(tmp_path: Path)
 def test_after_two_damaged_files_the_next_round_counts_as_spent(
     tmp_path: Path, lost: int, spent: set[int]
 ) -> None:
-    """One lost file can only have opened the round; two can have opened and spent it, unseen by the third."""
+    """One lost file can only have opened the round; two can have opened it and uploaded, unseen by the third."""
     folder = filled(tmp_path / "state", 1)
     durable = folder.load().durable
     for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]})[:lost]:

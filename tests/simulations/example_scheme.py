@@ -146,7 +146,7 @@ class Voter(RoundMachine):
     def _vote(self, vector: RingVector, now: float) -> list[Event]:
         """Once the vote is out its sum may be open: no other sum of this round may ever hold it."""
         self.move("work", VoterPhase.AWAITING_RESULT, now + self._seat.timing.patience_s)
-        spent = self._seat.record.spend(self.stamp, ())
+        spent = self._seat.record.spend(self.stamp, (), ())
         return [spent, Send(SERVER, Vote(self.stamp, vector))]
 
     @handles(RoundClosed)

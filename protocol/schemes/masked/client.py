@@ -70,6 +70,7 @@ class MaskedClient(CollectingParticipant):
         seat = self._seat
         keys = {name: record.key for name, record in message.keys.items()}
         self._require_sound_cohort(keys, message.size)
+        seat.record.require_repeatable(self.stamp.round, keys)
         graph = self._graph_over(message)
         graph.require_connected()
         self._verify_keys(message, graph)

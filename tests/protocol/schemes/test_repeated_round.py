@@ -11,6 +11,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.participation import ParticipationRecord
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.shares import ReleasedShares
+from veilsum.protocol.survivors import SurvivorProof
 from veilsum.simulations.testing import Table, check_invariants
 
 SCHEMES = ("plain", "masked", "mpc", "ampc", "perturbed", "bilateral")
@@ -206,3 +207,61 @@ def test_another_update_for_the_same_sum_is_not_given(scheme: str) -> None:
         one for one in table.journal.sent if isinstance(one.message, MaskedInput) and one.sender == "p0"
     ]
     assert len(uploads) == 1
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_a_party_that_was_kept_from_voting_gives_no_other_update_either(scheme: str) -> None:
+    """p0 does not know of the first sum, which holds its update all the same."""
+    table = Table.build(scheme, 5, rounds=1, learner=Fickle())
+    table.start()
+    while len(releases(table)) < 4:
+        flight = table.wire[0]
+        kept_back = isinstance(flight.message, SurvivorProof) and flight.receiver == "p0"
+        table.drop(flight) if kept_back else table.deliver(flight)
+    assert not table._durable[PartyId("p0")].record.spent
+    power_cut(table)
+    table.run()
+    uploads = [one.sender for one in table.journal.sent if isinstance(one.message, MaskedInput)]
+    assert uploads.count(PartyId("p0")) == 1
+    assert len(releases(table)) == 4
+    assert not commits(table)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_who_took_no_part_in_the_first_sum_waits_until_it_was_repeated(scheme: str) -> None:
+    table = Table.build(scheme, 5, rounds=2)
+    table.crash("p4")
+    table.start()
+    while len(releases(table)) < 4:
+        if table.wire:
+            table.deliver(table.wire[0])
+        else:
+            assert table.advance()
+    table.crash(SERVER)
+    table.wire.clear()
+    for name in (SERVER, "p4"):
+        table.restart(name)
+    table.run()
+    check_invariants(table)
+    everyone = table.participants
+    assert [one.members for one in commits(table)] == [everyone[:4], everyone]
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+def test_a_second_power_cut_does_not_undo_the_result_that_was_taken_back_after_the_first(scheme: str) -> None:
+    """One peer had committed round 0, the others knew its result; nobody has committed round 1 when all stop again."""
+    table = Table.build(scheme, 5, rounds=3)
+    table.start()
+    while not table.journal.commits:
+        table.deliver(table.wire[0])
+    power_cut(table)
+    while not all(table._durable[name].record.stated[0] == 1 for name in table.participants):  # type: ignore[index]  # all stated round 0
+        if table.wire:
+            table.deliver(table.wire[0])
+        else:
+            assert table.advance()
+    assert all(one.round == 0 for _, one in table.journal.commits)
+    power_cut(table)
+    table.run()
+    check_invariants(table)
+    assert table.server.rounds_done == 3
