@@ -2,7 +2,8 @@
 
 The direction does not care about the size of the gradient, so the attack also reads updates that were scaled or
 clipped. With several local steps it repeats them: it trains its candidate images as the victim trained its own, and
-matches the change of the model.
+matches the change of the model; for a mean of several parties, each party's images on their own. Which image is whose
+does not matter for one image each; for more, labels are dealt out in order, which is a guess.
 
 Published: Adam on the sign of the gradient of 1 - cosine, 4,800 to 24,000 steps. Here: L-BFGS on the squared distance
 of the two unit vectors, which is twice the same number without the cancellation that leaves 1 - cosine at the
@@ -35,7 +36,7 @@ def inverting(target: Target, budget: Budget, seed: int) -> Reconstruction:
 
     def objective(values: list[torch.Tensor]) -> torch.Tensor:
         images = values[0]
-        change = simulated_change(victim.module, images, labels, target.local_steps, target.learning_rate)
+        change = mean_change(victim.module, images, labels, target)
         apart = torch.stack([(a - b).square().sum() for a, b in zip(unit(change), wanted, strict=True)]).sum()
         return apart + TOTAL_VARIATION * total_variation(images)
 
@@ -44,6 +45,20 @@ def inverting(target: Target, budget: Budget, seed: int) -> Reconstruction:
     return Reconstruction(
         target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
     )
+
+
+def mean_change(
+    module: nn.Module, images: torch.Tensor, labels: torch.Tensor, target: Target
+) -> list[torch.Tensor]:
+    """What a mean of several parties shows: each takes its local steps on its own images, from the same model."""
+    if target.local_steps == 1:
+        return simulated_change(module, images, labels, 1, target.learning_rate)
+    parties = len(target.owners)
+    changes = [
+        simulated_change(module, its_images, its_labels, target.local_steps, target.learning_rate)
+        for its_images, its_labels in zip(images.chunk(parties), labels.chunk(parties), strict=True)
+    ]
+    return [torch.stack(parts).mean(dim=0) for parts in zip(*changes, strict=True)]
 
 
 def simulated_change(

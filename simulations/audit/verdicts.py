@@ -35,9 +35,9 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def _worst(cell: tuple[str, str, str], attacks: Sequence[Row], rows: Sequence[Row]) -> Verdict:
-    judged = [judge(row, rows) for row in attacks]
     order = (LEAKS, PARTLY, OPEN, HOLDS)
-    word, reason = min(judged, key=lambda one: order.index(one[0]))
+    judged = [(*judge(row, rows), row.ssim or 0.0) for row in attacks]
+    word, reason, _ = min(judged, key=lambda one: (order.index(one[0]), -round(one[2], 2)))
     return Verdict(*cell, word, reason)
 
 
@@ -106,7 +106,7 @@ def warnings(rows: Sequence[Row]) -> Iterator[str]:
         least = min(row.ssim or 0 for row in opened)
         yield (
             f"{who}: the {opened[0].target}, gave the images back at SSIM {least:.2f} or more. Aggregation of few is "
-            "not privacy: use more parties, more images and more local steps"
+            "not privacy: use more parties and more images, or noise with an account; local steps are simulated"
         )
     if images and max(row.n for row in images) < 50:
         most = max(row.n for row in images)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from veilsum.simulations.attacks.analytic import analytic
-from veilsum.simulations.attacks.common import AttackDoesNotFit, Budget
+from veilsum.simulations.attacks.common import AttackDoesNotFit, Budget, Victim
 from veilsum.simulations.attacks.dlg import dlg, idlg
-from veilsum.simulations.attacks.inverting import inverting
+from veilsum.simulations.attacks.inverting import inverting, mean_change, simulated_change, unit
 from veilsum.simulations.attacks.spn import spn_adaptive
 from veilsum.simulations.attacks.targets import Target, as_noise, gradients_in
 from veilsum.simulations.audit.stage import Played, pixels
@@ -122,6 +123,28 @@ def test_inverting_goes_through_local_steps(played: Stage) -> None:
     assert target.local_steps == 2
     found = inverting(target, Budget(60, 0, 60.0), 7)
     assert likeness(found.images, target, stage) > 0.7
+
+
+def test_a_mean_of_several_parties_is_what_each_of_them_trained_alone(played: Stage) -> None:
+    """With the true images the simulated mean is the observed one; one training on all images together is not."""
+    stage = played("masked", "dlnet", payload="delta", local_epochs=3, batch_size="all")
+    target = next(one for one in gradients_in(stage.view("server"), 1) if one.kind == "aggregate")
+    victim = Victim(target)
+    images = torch.from_numpy(np.concatenate([pixels(stage.truth[name]) for name in target.owners]))
+    labels = torch.from_numpy(np.concatenate([stage.truth[name].targets for name in target.owners]))
+
+    def apart(change: list[torch.Tensor]) -> float:
+        return float(
+            sum(
+                (a - b).detach().square().sum()
+                for a, b in zip(unit(change), unit(victim.gradient), strict=True)
+            )
+        )
+
+    each = apart(mean_change(victim.module, images, labels, target))
+    together = apart(simulated_change(victim.module, images, labels, 3, target.learning_rate))
+    assert each < 1e-6
+    assert together > 100 * each
 
 
 def test_the_free_vector_changes_nothing_where_there_is_no_private_head(played: Stage) -> None:

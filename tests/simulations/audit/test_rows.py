@@ -65,6 +65,11 @@ def test_the_worst_attack_decides_the_cell() -> None:
     assert any("Aggregation of few is not privacy" in text for text in warnings(rows))
 
 
+def test_of_two_attacks_with_the_same_word_the_nearer_one_is_named() -> None:
+    rows = [row(ssim=0.4), row(ssim=0.6, attack="dlg"), row("null", 0.0), row("null", 0.0, attack="dlg")]
+    assert verdicts(rows)[0].reason.startswith("dlg")
+
+
 def test_small_samples_are_called_small() -> None:
     assert any("n is at most 4" in text for text in warnings([row()]))
     assert not any("n is at most" in text for text in warnings([row(n=60)]))
