@@ -226,8 +226,8 @@ class CollectingServer(RoundMachine):
         )
         return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail, missing=missing)
 
-    def _not_the_same(self) -> Failed | None:
-        gone = tuple(sorted((self._settled or frozenset()) - self._uploaded))
+    def _not_the_same(self, present: set[PartyId]) -> Failed | None:
+        gone = tuple(sorted((self._settled or frozenset()) - present))
         if not gone:
             return None
         detail = (
@@ -245,7 +245,8 @@ class CollectingServer(RoundMachine):
             self.move(trigger, _P.COLLECTING, now + timing.training_s + timing.phase_s)
 
     def _deliver_shares(self, trigger: Trigger, now: float) -> list[Event]:
-        failed = self._too_few(set(self._boxes))
+        boxed = set(self._boxes)
+        failed = self._too_few(boxed) or self._not_the_same(boxed)
         if failed is not None:
             return self.fail(trigger, _P.CLOSED, failed)
         timing = self._desk.timing
@@ -264,7 +265,7 @@ class CollectingServer(RoundMachine):
             detail = f"no upload of {', '.join(missing[:10])}"
             failed = Failed(AbortReason.MISSING_UPLOAD, missing[0], detail, missing, repeatable=False)
             return self.fail(trigger, _P.CLOSED, failed)
-        too_few = self._too_few(self._uploaded) or self._not_the_same()
+        too_few = self._too_few(self._uploaded) or self._not_the_same(self._uploaded)
         if too_few is not None:
             return self.fail(trigger, _P.CLOSED, too_few)
         if not self._recovers:

@@ -3,8 +3,7 @@
     I1  the opened ring sum is the integer sum over the agreed set, bit for bit
     I2  marker slots are 0 or the party's own mark, and mark exactly the agreed set
     I3  all who finish a round report the same set and the same model
-    I4  a holder releases one kind of share for one party, in all attempts of a round for one survivor list; nobody
-        can rebuild both
+    I4  a holder releases one kind of share of one party, and for one survivor list in a round; nobody rebuilds both
     I5  a mask key is used in one attempt only, once by each job, and an attempt has one upload of each party
     I6  committed rounds never regress
     I7  every wait has a deadline that lies ahead, and whoever ends says how

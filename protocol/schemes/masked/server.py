@@ -104,7 +104,8 @@ class MaskedServer(CollectingServer):
         return super()._next_phase(trigger, now)
 
     def _publish_keys(self, trigger: Trigger, now: float) -> list[Event]:
-        too_few = self._too_few(set(self._keys))
+        advertised = set(self._keys)
+        too_few = self._too_few(advertised) or self._not_the_same(advertised)
         if too_few is not None:
             return self.fail(trigger, _P.CLOSED, too_few)
         try:

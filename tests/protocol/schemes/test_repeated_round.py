@@ -8,9 +8,11 @@ import pytest
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.events import LocalResult, Model, RoundCommitted, RunFailed, Warned
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.messages import Message
 from veilsum.protocol.participation import ParticipationRecord
+from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.shares import ReleasedShares
+from veilsum.protocol.shares import ReleasedShares, SealedShares
 from veilsum.protocol.survivors import SurvivorProof
 from veilsum.simulations.testing import Table, check_invariants
 
@@ -176,6 +178,29 @@ def test_without_one_of_the_first_cohort_nobody_uploads_again(scheme: str) -> No
     assert sum(isinstance(one.message, MaskedInput) for one in table.journal.sent) == uploaded
     assert isinstance(table.journal.endings[SERVER], RunFailed)
     assert any("the same parties only: p4 is missing" in str(one.error) for one in table.journal.refusals)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "point"), [("masked", RoundKeys), *((scheme, SealedShares) for scheme in SECURE)]
+)
+def test_an_attempt_that_lost_one_of_the_first_cohort_ends_before_the_others_upload(
+    scheme: str, point: type[Message]
+) -> None:
+    """And the next one, with that party back, gives the sum."""
+    table = stopped_after_release(scheme)
+    table.crash_before("p4", point)
+    table.restart(SERVER)
+    while not (failed := [one for name, one in table.journal.failures if name == SERVER]):
+        if table.wire:
+            table.deliver(table.wire[0])
+        else:
+            assert table.advance()
+    assert failed[0].reason is AbortReason.DIFFERENCING
+    assert sum(isinstance(one.message, MaskedInput) for one in table.journal.sent) == 5
+    table.restart("p4")
+    table.run()
+    check_invariants(table)
+    assert [one.members for one in commits(table)] == [table.participants]
 
 
 class Fickle:
