@@ -74,7 +74,7 @@ class ParameterError(LocalProtocolError):
 class EncodingError(LocalProtocolError):
     """A value of ours cannot be encoded: not finite, beyond the clip, or of the wrong type or shape."""
 
-    told = "a value of its update is not finite or beyond the agreed range"
+    told = "a value of its update is not finite or beyond the agreed range; lower the learning rate, or raise clip"
 
 
 class Rejection(ProtocolError):

@@ -118,7 +118,7 @@ class NoiseSettings:
         elif self.bit_exact and math.floor(math.log2(high)) < math.ceil(math.log2(low)):
             yield f"factor_range {self.factor_range} contains no power of two for bit_exact"
         if not (math.isfinite(self.gamma) and self.gamma > 0):
-            yield f"gamma must be positive, not {self.gamma}; leave the offset out with mode 'scale'"
+            yield f"gamma must be positive, not {self.gamma}; leave the offset out with noise 'scale'"
         if self.groups < 1:
             yield f"groups must be at least 1, not {self.groups}"
 

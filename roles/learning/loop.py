@@ -42,6 +42,9 @@ class Feed:
             inputs = inputs.to(torch.float32).div_(_PIXEL_MAX)
         return inputs, targets
 
+    def fits_one_chunk(self, positions: npt.NDArray[np.int64]) -> bool:
+        return positions.size <= CHUNK
+
     def chunks(self, positions: npt.NDArray[np.int64]) -> Iterator[Batch]:
         """All positions in order, in pieces that fit the memory of a forward pass."""
         for start in range(0, positions.size, CHUNK):

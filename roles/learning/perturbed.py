@@ -3,6 +3,10 @@
 Both sides trace the task's own network, with the same plan at all parties. A vector lists parameters and then buffers;
 noise covers the parameters. Buffers are running statistics of batch normalisations: their factors are one, so they are
 true, and the server pools the clients' moments into new ones.
+
+Between question and answer a client keeps the activations of its batch. Those of a whole data set would not fit in
+memory, so of more than one chunk it keeps nothing but the questions and runs forward again: training is deterministic,
+dropout included, so this is the same forward pass.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.protocol.events import LocalResult, Model
@@ -82,7 +88,8 @@ class TaskNoise:
         """What the noise leaves open, and which parameters it does not cover."""
         yield self.settings.leak()
         yield from self.plan.warnings
-        clear = [one.name for one in self.plan.report() if not one.protected]
+        offset = {f"{self.plan.head.module}.weight"} if self.settings.has_offset else set()
+        clear = [one.name for one in self.plan.report() if not one.protected and one.name not in offset]
         if clear:
             yield f"sent in clear: {', '.join(clear)}"
 
@@ -159,12 +166,12 @@ class PerturbedLearner(TorchLearner):
     def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         noise = public_noise(public)
         kept: list[_Piece] = []
-        with self._torch("train", round) as module:
-            load_vector(module, model)
-            module.train()
+        keep_forward = self._feed.fits_one_chunk(self._gradient_positions(round))
+        with self._training_module(model, round) as module:
             for inputs, targets in self._batches(round):
                 forward = run_forward(self._noise.plan, module, noise, inputs)
-                kept.append(_Piece(forward, self._targets(targets), exchange_request(forward, random)))
+                exchange = exchange_request(forward, random)
+                kept.append(_Piece(forward if keep_forward else None, len(targets), exchange))
         requests = [piece.exchange.request for piece in kept]
         values = np.concatenate([request.values.reshape(-1) for request in requests])
         alpha = np.concatenate([request.alpha for request in requests])
@@ -180,21 +187,42 @@ class PerturbedLearner(TorchLearner):
     ) -> LocalResult:
         payload = np.zeros(sum(self.terms.values()), dtype=np.float32)
         samples = len(self._gradient_positions(round))
-        with self._torch("train", round) as module:
+        with self._training_module(model, round) as module:
             if asked is not None and answer is not None:
-                pieces = _concluded(public_noise(public), asked.kept, answer)
+                pieces = self._concluded(module, public_noise(public), round, asked.kept, answer)
             else:
-                load_vector(module, model)
-                module.train()
                 pieces = self._direct(module, public_noise(public), round)
             for found, count in pieces:
                 payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
         return LocalResult(payload, self.samples, float(payload[self._noise.plan.size]))
 
-    def _direct(self, module: torch.nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002 - the protocol's own word
+    @contextmanager
+    def _training_module(self, model: Model, round: int) -> Iterator[nn.Module]:  # noqa: A002 - the protocol's own word
+        with self._torch("train", round) as module:
+            load_vector(module, model)
+            yield module.train()
+
+    def _direct(self, module: nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002 - the protocol's own word
         for inputs, targets in self._batches(round):
             found = client_terms(self._noise.plan, module, noise, inputs, self._targets(targets))
             yield found, len(inputs)
+
+    def _concluded(
+        self,
+        module: nn.Module,
+        noise: PublicNoise,
+        round: int,  # noqa: A002 - the protocol's own word
+        pieces: list[_Piece],
+        answer: Answer,
+    ) -> Iterator[tuple[Terms, int]]:
+        """The terms of every chunk from its part of the answer."""
+        replies = _parts_of(answer, noise, [piece.samples for piece in pieces])
+        for piece, reply, (inputs, targets) in zip(pieces, replies, self._batches(round), strict=True):
+            forward = piece.forward
+            if forward is None:
+                forward = run_forward(self._noise.plan, module, noise, inputs)
+            softmax = conclude(noise, piece.exchange, reply)
+            yield cross_entropy_terms(forward, softmax, self._targets(targets)), piece.samples
 
     def _batches(self, round: int) -> Iterator[Batch]:  # noqa: A002 - the protocol's own word
         return self._feed.chunks(self._gradient_positions(round))
@@ -207,34 +235,30 @@ class PerturbedLearner(TorchLearner):
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """One chunk of a batch between question and answer."""
+    """One chunk of a batch between question and answer; without `forward` the pass is repeated."""
 
-    forward: Forward
-    targets: torch.Tensor
+    forward: Forward | None
+    samples: int
     exchange: ClientExchange
 
 
-def _concluded(noise: PublicNoise, pieces: list[_Piece], answer: Answer) -> Iterator[tuple[Terms, int]]:
-    """The terms of every chunk from its part of the answer."""
-    classes = len(noise.partition)
-    total = sum(len(piece.targets) for piece in pieces)
+def _parts_of(answer: Answer, noise: PublicNoise, counts: list[int]) -> Iterator[ExchangeAnswer]:
+    """The part of an answer that belongs to each chunk of so many samples."""
+    classes, total = len(noise.partition), sum(counts)
     per_sample = noise.exchange == "log"
     wanted = (total * classes, total * classes, total if per_sample else classes)
     found = (len(answer.first), len(answer.second), len(answer.third))
     if found != wanted:
         raise Rejection(AbortReason.BAD_VECTOR, f"the answer has {found} numbers, not {wanted}")
     start = 0
-    for piece in pieces:
-        count = len(piece.targets)
+    for count in counts:
         rows = slice(start, start + count)
-        reply = ExchangeAnswer(
+        yield ExchangeAnswer(
             answer.key_id,
             np.array(answer.first.reshape(total, classes)[rows]),
             np.array(answer.second.reshape(total, classes)[rows]),
             np.array(answer.third[rows] if per_sample else answer.third),
         )
-        softmax = conclude(noise, piece.exchange, reply)
-        yield cross_entropy_terms(piece.forward, softmax, piece.targets), count
         start += count
 
 

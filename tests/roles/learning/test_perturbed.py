@@ -104,6 +104,37 @@ def test_the_server_recovers_the_mean_gradient_also_of_batches_worked_on_in_chun
     assert relative(recovered_mean(task, noise, 2), plain_mean(task, 2)) < 1e-5
 
 
+def forgetful() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Dropout(0.5), nn.Linear(20, 10))
+
+
+@pytest.mark.parametrize(("chunk", "kept"), [(1024, True), (50, False)])
+def test_activations_wait_for_the_answer_only_of_one_chunk_and_the_repeated_pass_drops_out_the_same_units(
+    chunk: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole data set would not fit in memory; plain training in the same chunks shows that nothing else changes."""
+    monkeypatch.setattr(loop, "CHUNK", chunk)
+    task = replace(digits(forgetful, samples=120), objective="ce")
+    noise = noise_for(task)
+    party = client(task, noise)
+    disguise = DisguisingServer(noise, GRADIENT).disguise(party.initial_model(), 0, RANDOM)
+    asked = party.ask(disguise.model, disguise.public, 0, RANDOM)
+    assert all((piece.forward is not None) is kept for piece in asked.kept)
+    assert relative(recovered_mean(task, noise, 2), plain_mean(task, 2)) < 1e-5
+
+
+def test_what_carries_the_offset_is_not_said_to_be_sent_in_clear() -> None:
+    """Behind a barrier the last weight has no factor, but it has the offset, unless there is none."""
+    task = replace(
+        digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Sigmoid(), nn.Linear(5, 10))),
+        objective="ce",
+    )
+    last = [
+        list(noise_for(task, barrier="unit", noise=kind).warnings())[-1] for kind in ("scale+offset", "scale")
+    ]
+    assert ["3.weight" in text for text in last] == [False, True]
+
+
 def test_one_output_is_recovered_with_the_squared_error_and_refused_with_cross_entropy() -> None:
     task = load_task("synthetic-regression", TaskOptions())
     assert isinstance(task, SupervisedTask)
