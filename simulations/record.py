@@ -103,7 +103,7 @@ class Recorder(Observer):
                 if event.model is not None and (not self.rounds or self.rounds[-1].round < event.round):
                     self._remember(now, event)
             case RoundFailed():
-                self.failures.append((node.name, event))
+                self._note_failure(node.name, event)
             case SessionBegan() if node.name == SERVER:
                 self.sessions += 1
             case Warned():
@@ -111,6 +111,12 @@ class Recorder(Observer):
                     self.warnings.append(event.text)
             case _:
                 pass
+
+    def _note_failure(self, party: PartyId, event: RoundFailed) -> None:
+        """Keep it; the first party that failed by its own work also says why, as its log would in a real run."""
+        if _is_own(party, event) and not any(_is_own(*earlier) for earlier in self.failures):
+            self.warnings.append(f"{party}: {event.detail}")
+        self.failures.append((party, event))
 
     def _remember(self, now: float, event: RoundCommitted) -> None:
         assert event.model is not None
@@ -191,6 +197,11 @@ def float_mean(updates: dict[PartyId, LocalUpdate], block: slice) -> NDArray[np.
         total += update.payload[block].astype(np.float64) * update.samples
     total /= sum(update.samples for update in updates.values())
     return total
+
+
+def _is_own(party: PartyId, failure: RoundFailed) -> bool:
+    """Whether a participant failed by itself, not because of what another party did or said."""
+    return party != SERVER and failure.reason is AbortReason.WITHDRAWN and not failure.culprit
 
 
 def _weighted_loss(updates: dict[PartyId, LocalUpdate]) -> float:

@@ -46,9 +46,12 @@ class Feed:
         return positions.size <= CHUNK
 
     def chunks(self, positions: npt.NDArray[np.int64]) -> Iterator[Batch]:
-        """All positions in order, in pieces that fit the memory of a forward pass."""
-        for start in range(0, positions.size, CHUNK):
-            yield self.batch(positions[start : start + CHUNK])
+        """All positions in order, in pieces that fit the memory of a forward pass.
+
+        Pieces are of about equal size: a rest of one sample could not be normalised over the batch.
+        """
+        for piece in np.array_split(positions, math.ceil(positions.size / CHUNK)):
+            yield self.batch(piece)
 
 
 def train_epochs(

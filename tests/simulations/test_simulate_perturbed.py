@@ -120,6 +120,9 @@ def test_the_published_exchange_overflows_by_name_and_the_model_stays_as_it_was(
     assert not result.rounds
     told = [failure.detail for name, failure in result.recorder.failures if name != SERVER]
     assert told and all("use the log exchange or a smaller gamma" in text for text in told)
+    warned = result.recorder.warnings
+    assert sum("use the log exchange or a smaller gamma" in text for text in warned) == 1
+    assert any("withdrew: the printed exchange overflows" in text for text in warned)
 
 
 def sigmoid_task(options: TaskOptions) -> object:

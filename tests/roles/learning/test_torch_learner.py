@@ -16,6 +16,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learner import FloatVector, Payload, TrainingFailed, apply_update, headline
 from veilsum.roles.learning.compare import mean_metrics, train_alone, train_central, train_standalone
 from veilsum.roles.learning.learner import TorchLearner
+from veilsum.roles.learning.loop import Feed
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.splits import Split
 from veilsum.roles.learning.supervised import SupervisedTask
@@ -195,6 +196,13 @@ def test_a_gradient_over_many_chunks_is_the_gradient_over_all_samples() -> None:
         for index in range(2)
     ]
     np.testing.assert_allclose(payload, np.mean(halves, axis=0), atol=1e-6)
+
+
+def test_no_chunk_is_a_single_sample_that_a_batch_could_not_be_normalised_over() -> None:
+    samples = tiny(count=1025).train
+    sizes = [len(inputs) for inputs, _ in Feed(samples, torch.device("cpu")).chunks(np.arange(len(samples)))]
+    assert sum(sizes) == 1025
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_frozen_and_unused_parameters_do_not_move() -> None:
