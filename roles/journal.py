@@ -46,7 +46,9 @@ class Journal:
             line = line.replace("\x7f", r"\u007f")
         else:
             told = ", ".join(
-                f"{name} {_text(value)}" for name, value in fields.items() if value not in ("", None)
+                _text(value) if name == "text" else f"{name} {_text(value)}"
+                for name, value in fields.items()
+                if value not in ("", None)
             )
             line = _printable(
                 f"{now:%H:%M:%S} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}"

@@ -161,5 +161,7 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
         lines.append(
             f"the run failed: {why}" + (f": {figures['abort_detail']}" if figures["abort_detail"] else "")
         )
+        if figures["rounds"]:
+            lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
     lines.append(f"logs          {outcome.loaded.folder / 'logs'}")
     return "\n".join(lines) + "\n"

@@ -32,8 +32,8 @@ def test_whatever_others_sent_stays_on_one_printable_line(text: str) -> None:
 def test_a_forged_line_is_seen_for_what_it_is() -> None:
     line = said("text", "no\n12:00:00 server: run finished\x1b[2K\u2028")
     assert line.count("\n") == 1
-    assert r"text no\n12:00:00 server: run finished\x1b[2K\u2028" in line
+    assert r"mallory, no\n12:00:00 server: run finished\x1b[2K\u2028" in line
 
 
 def test_ordinary_text_is_left_as_it_is() -> None:
-    assert "text größer: C:\\path" in said("text", "größer: C:\\path")
+    assert "mallory, größer: C:\\path" in said("text", "größer: C:\\path")

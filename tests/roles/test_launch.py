@@ -9,13 +9,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.support.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK, make_federation, wait_until
+from veilsum.protocol.identifiers import SERVER
 from veilsum.roles import cli
 from veilsum.roles.federation import load_federation
+from veilsum.roles.launch import Child, Outcome
+from veilsum.roles.launchview import describe, figures_of
 from veilsum.simulations.simulate import simulate
 
 pytestmark = needs_mosquitto
@@ -98,6 +103,19 @@ def test_a_launch_whose_parties_cannot_start_ends_with_what_they_said(tmp_path: 
     assert "p1" in launched.stdout
     assert "does not exist" in launched.stdout
     assert not processes_of(folder)
+
+
+def test_the_summary_of_a_run_that_failed_after_a_round_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "fed"
+    make_federation(folder, "plain", 3)
+    committed = {"fact": "round_committed", "round": 0, "attempt": 0, "members": ["p1"]}
+    killed: Any = SimpleNamespace(returncode=-9)
+    summaries = []
+    for facts in ([], [committed]):
+        ended = Outcome(load_federation(folder), {SERVER: Child(SERVER, killed, facts)}, 1.0)
+        summaries.append(describe(ended, figures_of(ended, None, {})))
+    assert ["the run failed" in text for text in summaries] == [True, True]
+    assert [f"veilsum launch {folder} --resume" in text for text in summaries] == [False, True]
 
 
 @pytest.mark.long
