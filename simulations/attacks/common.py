@@ -95,7 +95,9 @@ class Reconstruction:
 class Victim:
     """The network under attack at the target's model, and its gradients as functions of the input."""
 
-    def __init__(self, target: Target, device: str | None = None) -> None:
+    def __init__(
+        self, target: Target, device: str | None = None, dtype: torch.dtype = torch.float32
+    ) -> None:
         facts = target.facts
         name = config_of(facts).model
         if name is None:
@@ -109,10 +111,11 @@ class Victim:
                 "another architecture made it"
             )
         load_vector(self.module, target.model)
-        self.module.to(self.device).eval()
+        self.dtype = dtype
+        self.module.to(self.device, dtype).eval()
         self.parameters = list(self.module.parameters())
         self.entries = [place for place in places if place.kind == "parameter"]
-        flat = torch.from_numpy(np.nan_to_num(target.gradient)).to(self.device)
+        flat = torch.from_numpy(np.nan_to_num(target.gradient)).to(self.device, dtype)
         self.gradient = [flat[e.start : e.stop].reshape(e.shape) for e in self.entries]
         self.shape = (target.batch, *facts.input_shape)
         self.classes = facts.outputs

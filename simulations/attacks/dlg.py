@@ -1,8 +1,9 @@
 """Deep leakage from gradients: find images whose gradient is the one that was sent.
 
 DLG is kept as published: image and soft label together from normal noise, L-BFGS without a line search, and the best of
-four starts by matching loss where the budget allows restarts, since a single one is often lost. iDLG reads the
-label first and optimises the image alone; it gets the line search, without which batches do not converge.
+four starts by matching loss where the budget allows restarts, since a single one is often lost. It computes in
+float64: against a defence its minimum is flat, and in float32 the rounding of the machine would choose the image. iDLG
+reads the label first and optimises the image alone; it gets the line search, without which batches do not converge.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ RESTARTS = 3
 
 def dlg(target: Target, budget: Budget, seed: int) -> Reconstruction:
     """Image and label together."""
-    victim = Victim(target)
+    victim = Victim(target, dtype=torch.float64)
 
     def start(attempt: int) -> list[torch.Tensor]:
         source = victim.random(seed, "dlg", *target.owners, target.round, attempt)
         images = torch.randn(victim.shape, generator=source)
         labels = torch.randn(target.batch, victim.classes, generator=source)
-        return [images.to(victim.device), labels.to(victim.device)]
+        return [images.to(victim.device, victim.dtype), labels.to(victim.device, victim.dtype)]
 
     def objective(values: list[torch.Tensor]) -> torch.Tensor:
         images, labels = values
