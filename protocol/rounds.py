@@ -197,6 +197,10 @@ class RoundMachine(ABC):
         """The party has left this attempt of its own accord; by default that is noticed at the deadline."""
         return []
 
+    def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
+        """The party leaves and says why, in words that may be a lie; `lose` is what matters."""
+        return self.lose(party, now)
+
     def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         """Events, or `RemoteProtocolError` with the sender's name and nothing changed."""
         self.table.require_expected(self.phase, message, sender)

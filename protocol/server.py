@@ -157,7 +157,10 @@ class ServerMachine:
                 machine = self._require_in_attempt(sender, message)
                 self._lost.add(sender)
                 warning = Warned(f"{sender} withdrew: {message.reason}")
-                return [warning, *self._settled(machine.lose(sender, now), now)]
+                return [
+                    warning,
+                    *self._settled(machine.hear_withdrawal(sender, message.reason, now), now),
+                ]
 
     def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
         machine = self._machine

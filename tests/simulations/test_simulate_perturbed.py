@@ -125,6 +125,25 @@ def test_the_published_exchange_overflows_by_name_and_the_model_stays_as_it_was(
     assert any("withdrew: the printed exchange overflows" in text for text in warned)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "ce", "ce_exchange": "printed", "alpha": "sum", "gamma": 0.5},
+        {"loss": "mse", "gamma": 1290.0},
+    ],
+)
+def test_clients_that_withdraw_because_of_the_noise_get_less_of_it_in_the_next_attempt(
+    changes: dict[str, Any],
+) -> None:
+    """An exchange that overflows at the clients, and terms that do not fit their words."""
+    result = simulate(config("bilateral", rounds=2, parties=party_names(5), **changes))
+    assert result.failed is None
+    assert result.rounds[0].attempt >= 1
+    noise = result.federation.noise
+    assert noise is not None
+    assert noise.settings.gamma < changes["gamma"]
+
+
 def sigmoid_task(options: TaskOptions) -> object:
     """Digits with a network that no factor can pass."""
     import dataclasses

@@ -99,6 +99,10 @@ class BilateralServer(MaskedServer):
             return []
         return self.fail("work", _S.CLOSED, self._disguising.failure(error))
 
+    def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
+        self._disguising.hear_reason(reason)
+        return super().hear_withdrawal(party, reason, now)
+
     def _make_model(self, mean: Reals, liars: tuple[PartyId, ...]) -> Opened:
         before = self._desk.model
         assert before is not None

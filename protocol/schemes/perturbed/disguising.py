@@ -12,7 +12,7 @@ from veilsum.protocol.events import Event, Send, WorkRequested
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.messages import Stamp
 from veilsum.protocol.noise import Answer, Disguise, ServerNoise
-from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost
+from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.rounds import Failed, ServerDesk, failure_of, require_absent
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxAnswer, SoftmaxQuestion
 from veilsum.protocol.session import RoundOpened, hash_model
@@ -36,6 +36,7 @@ class Disguising:
         self._desk = desk
         self._drawn: Drawn | None = None
         self._asked: set[PartyId] = set()
+        self._too_loud = False
 
     @property
     def disguise(self) -> Disguise:
@@ -85,6 +86,15 @@ class Disguising:
         self, receiver: PartyId, stamp: Stamp, still_open: Callable[[], bool], answer: Answer, now: float
     ) -> list[Event]:
         return [Send(receiver, SoftmaxAnswer(stamp, answer))] if still_open() else []
+
+    def hear_reason(self, reason: str) -> None:
+        """A client that withdrew because of the noise lowers that of the next attempt, once, however many do.
+
+        A liar can do the same. Gamma protects nothing that a liar could not get anyway, and it rises again.
+        """
+        if not self._too_loud and reason in (ExchangeOverflow.told, TermTooLarge.told):
+            self._too_loud = True
+            self.noise.adapt(math.inf)
 
     def failure(self, error: ProtocolError) -> Failed:
         """What a failed answer or recovery means; the next attempt has less noise if this one had too much."""

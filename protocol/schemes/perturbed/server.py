@@ -109,6 +109,10 @@ class PerturbedServer(RoundMachine):
         if not 1 <= message.samples <= self._desk.parameters.encoding.max_weight:
             raise Rejection(AbortReason.OVER_BUDGET, f"{message.samples} samples")
 
+    def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
+        self._disguising.hear_reason(reason)
+        return super().hear_withdrawal(party, reason, now)
+
     def lose(self, party: PartyId, now: float) -> list[Event]:
         self._awaited.discard(party)
         if self.phase is not _P.COLLECTING or not self._uploads.keys() >= self._awaited:

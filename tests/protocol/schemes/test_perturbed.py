@@ -279,7 +279,11 @@ class Loud:
         return LocalResult(np.full(len(model), value, dtype=np.float32), 10)
 
 
-def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which() -> None:
+def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    adapted: list[float] = []
+    monkeypatch.setattr(TableServerNoise, "adapt", lambda self, condition: adapted.append(condition))
     table = Table.build("bilateral", 5, rounds=1, learner=Loud())
     table.start()
     table.run()
@@ -291,5 +295,6 @@ def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which() -> None:
     assert any("term gradient" in text and "smaller gamma" in text for text in told)
     warned = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
     assert f"{P1} withdrew: {TermTooLarge.told}" in warned
+    assert adapted.count(np.inf) == 1
     (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
     assert P1 not in commit.members
