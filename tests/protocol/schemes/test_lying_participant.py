@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.lying_table import Flight, LyingTable, Tamper
 from veilsum.protocol.agreement import AgreementKey
-from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.errors import AbortReason, EncodingError
 from veilsum.protocol.events import LocalResult
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
@@ -391,7 +391,7 @@ def test_a_party_whose_own_values_do_not_fit_withdraws_and_the_others_finish(
     table.run()
     (failure,) = table.told[PartyId("p4")].failures
     assert failure.reason is REASON.WITHDRAWN
-    assert table.messages(Withdrawn, "p4")[0].reason == "EncodingError"
+    assert table.messages(Withdrawn, "p4")[0].reason == EncodingError.told
     assert not table.messages(MaskedInput, "p4")
     assert table.told[SERVER].commits[0].members == tuple(table.names[:4])
     assert result_of(table) == table.exact_model(table.names[:4])
