@@ -88,6 +88,14 @@ def test_a_decision_does_not_write_the_model_again(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")} == before
 
 
+def test_an_optimiser_that_has_not_stepped_yet_remembers_just_that(tmp_path: Path) -> None:
+    """After a first round without a step the memory is empty, which is not the same as missing."""
+    folder = open_folder(tmp_path)
+    durable = committed(Durable(0, model(0.0), memory={1: b""}), 0)
+    folder.save(durable)
+    assert folder.load().durable.memory == {1: b""}
+
+
 def test_what_an_optimiser_remembers_belongs_to_its_round(tmp_path: Path) -> None:
     folder = open_folder(tmp_path)
     durable = Durable(0, model(0))
