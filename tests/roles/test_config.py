@@ -294,7 +294,7 @@ def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, flo
         ({"schedule": "round-robin"}, ["schedule 'round-robin' is for plain only"]),
         ({"scheme": "perturbed", "groups": 0, "gamma": -1.0}, ["groups must be at least 1", "gamma must be"]),
         ({"scheme": "perturbed", "payload": "delta"}, ["recovers one gradient per round"]),
-        ({"scheme": "perturbed", "defence": "spn"}, ["cannot see true gradients"]),
+        ({"scheme": "perturbed", "defence": "spn"}, ["needs the exact gradient"]),
         ({"scheme": "perturbed", "schedule": "round-robin"}, ["is for plain only"]),
         ({"scheme": "bilateral", "bits": 32}, ["terms need 64-bit words"]),
         ({"scheme": "bilateral", "min_parties": 1}, ["min_parties must be at least 2"]),
