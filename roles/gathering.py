@@ -43,6 +43,7 @@ class Gathering:
 
     async def wait(self, surroundings: Surroundings, within_s: float) -> None:
         """Return when enough parties are there or the time is up; raise what the transport raises."""
+        self.journal.say("waiting", needed=self.at_least, at_most_s=within_s)
         listening = asyncio.create_task(self._listen(surroundings))
         discarding = asyncio.create_task(_discard_messages(surroundings))
         tasks = (listening, discarding)

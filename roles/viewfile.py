@@ -1,7 +1,7 @@
-"""Views on disk: one .npz file of plain arrays, with a JSON table of contents. Never pickle.
+"""Views on disk: a line with the format and a SHA-256, then a .npz of plain arrays with a JSON table of contents.
 
-A message is stored as the bytes it has on the wire, and read back by the strict decoder. The file ends well or not at
-all: the table carries a SHA-256 over every array, and anything unknown, missing, left over or altered is refused.
+Never pickle. A message is stored as the bytes it has on the wire, and read back by the strict decoder. The hash is that
+of everything behind the line, so a file of which any byte was altered or lost is refused before it is opened.
 The file holds secrets of whoever recorded it; it is written with mode 0600.
 """
 
@@ -27,7 +27,8 @@ from veilsum.roles.learning.task import Samples
 from veilsum.roles.privatefiles import replace_private_file
 from veilsum.roles.views import EpochKeys, NoiseSecrets, Observed, OwnUpdate, PublicFacts, Result, View
 
-FORMAT = "veilsum view 2"
+FORMAT = "veilsum view 3"
+_FAMILY = b"veilsum view "
 _TABLE = "table"
 
 
@@ -51,27 +52,21 @@ class _Arrays:
 
 def save_view(view: View, path: Path) -> None:
     arrays = _Arrays()
-    table = _table(view, arrays)
-    table["digests"] = {name: _digest(array) for name, array in arrays.named.items()}
-    text = json.dumps({"format": FORMAT, **table}).encode()
+    text = json.dumps(_table(view, arrays)).encode()
     buffer = io.BytesIO()
     contents: dict[str, NDArray[Any]] = {_TABLE: np.frombuffer(text, dtype=np.uint8), **arrays.named}
     np.savez_compressed(buffer, **contents)  # type: ignore[arg-type]  # names never clash with its options
-    replace_private_file(path, buffer.getvalue(), in_closed_folder=False)
+    content = buffer.getvalue()
+    replace_private_file(path, _first_line(content) + content, in_closed_folder=False)
 
 
 def load_view(path: Path) -> View:
     """The view in the file, or `BadViewFile` with what is wrong."""
     scheme_names()
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+        with np.load(io.BytesIO(_content(path)), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        table = json.loads(arrays.pop(_TABLE).tobytes())
-        if table.pop("format") != FORMAT:
-            raise BadViewFile(f"{path} is a view of another version; this one reads {FORMAT!r}")
-        if table["digests"] != {name: _digest(array) for name, array in arrays.items()}:
-            raise BadViewFile(f"{path} was altered: its arrays are not those that were written")
-        return _view(table, arrays)
+        return _view(json.loads(arrays.pop(_TABLE).tobytes()), arrays)
     except BadViewFile:
         raise
     except (
@@ -86,9 +81,20 @@ def load_view(path: Path) -> View:
         raise BadViewFile(f"{path} is not a recorded view: {error}") from error
 
 
-def _digest(array: NDArray[Any]) -> str:
-    head = f"{array.dtype.str}{array.shape}".encode()
-    return hashlib.sha256(head + array.tobytes()).hexdigest()
+def _first_line(content: bytes) -> bytes:
+    return f"{FORMAT}, sha256 {hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def _content(path: Path) -> bytes:
+    """What stands behind the first line, if it is what was written."""
+    line, _, content = path.read_bytes().partition(b"\n")
+    if not line.startswith(_FAMILY):
+        raise BadViewFile(f"{path} is not a recorded view")
+    if not line.startswith(FORMAT.encode()):
+        raise BadViewFile(f"{path} is a view of another version; this one reads {FORMAT!r}")
+    if line + b"\n" != _first_line(content):
+        raise BadViewFile(f"{path} was altered or cut short: it is not what was written")
+    return content
 
 
 def _table(view: View, arrays: _Arrays) -> dict[str, Any]:

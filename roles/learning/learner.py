@@ -57,7 +57,7 @@ class TorchLearner:
             raise LocalProtocolError(f"party {party_index} is not one of {parties} parties, counted from 0")
         parts = divide(split, len(task.train), task.train.labels, parties, seed)
         self._task = task
-        self._party = party_index
+        self._party, self._parties = party_index, parties
         self._options = options
         self._seed = seed
         self._device = available_device(options.device, party_index)
@@ -97,7 +97,7 @@ class TorchLearner:
             payload = self._guard.release(payload, unchanged, work)
         if not np.isfinite(payload).all():
             raise TrainingFailed(
-                f"party {self._party}, round {round}: training gave values that are not finite; "
+                f"party {self._party + 1} of {self._parties}, round {round}: training gave values that are not finite; "
                 "lower the learning rate or check the data"
             )
         return LocalUpdate(payload, self.samples, loss, local)
@@ -170,12 +170,12 @@ class TorchLearner:
             with deterministic(derive_seed(self._seed, purpose, self._party, round), self._device):
                 yield module
         except TrainingFailed as error:
-            raise TrainingFailed(f"party {self._party}, round {round}: {error}") from error
+            raise TrainingFailed(f"party {self._party + 1} of {self._parties}, round {round}: {error}") from error
         except ProtocolError:
             raise
         except (RuntimeError, ValueError, IndexError) as error:
             problem = f"the model cannot run on these data: {error}"
-            raise LocalProtocolError(f"party {self._party}: {problem}") from error
+            raise LocalProtocolError(f"party {self._party + 1} of {self._parties}: {problem}") from error
 
     def _check_task(self) -> FloatVector:
         """The initial model, after one forward pass that shows that model, data and loss fit together."""

@@ -70,7 +70,7 @@ def divide(split: Split, samples: int, labels: Labels | None, parties: int, seed
     for party, part in enumerate(parts):
         if not part.size:
             raise LocalProtocolError(
-                f"split {split} with seed {seed} leaves party {party} of {parties} without a sample: "
+                f"split {split} with seed {seed} leaves party {party + 1} of {parties} without a sample: "
                 "use another seed, fewer parties, or a split closer to iid"
             )
     return parts

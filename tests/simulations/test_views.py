@@ -143,15 +143,16 @@ def test_message_contents_come_back_to_the_bit(played: Stage, tmp_path: Path) ->
         assert mine.stamp == theirs.stamp
 
 
-@pytest.mark.parametrize("where", [0.1, 0.5, 0.9])
-def test_a_corrupt_file_is_refused(played: Stage, tmp_path: Path, where: float) -> None:
+def test_a_file_with_any_byte_altered_is_refused(played: Stage, tmp_path: Path) -> None:
     path = tmp_path / "run.view"
     save_view(played("plain").view("server"), path)
-    content = bytearray(path.read_bytes())
-    content[int(len(content) * where)] ^= 0x55
-    path.write_bytes(bytes(content))
-    with pytest.raises(BadViewFile, match=r"run\.view"):
-        load_view(path)
+    content = path.read_bytes()
+    for where in (*range(0, 200, 7), *range(200, len(content), len(content) // 50), len(content) - 1):
+        altered = bytearray(content)
+        altered[where] ^= 0x55
+        path.write_bytes(bytes(altered))
+        with pytest.raises(BadViewFile, match=r"run\.view"):
+            load_view(path)
 
 
 def test_a_truncated_file_is_refused(played: Stage, tmp_path: Path) -> None:

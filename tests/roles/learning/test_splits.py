@@ -119,7 +119,7 @@ def test_a_split_prints_as_it_was_written(text: str) -> None:
 
 
 def test_a_party_without_samples_is_named() -> None:
-    with pytest.raises(LocalProtocolError, match="leaves party 3 of 4 without a sample: use another seed"):
+    with pytest.raises(LocalProtocolError, match="leaves party 4 of 4 without a sample: use another seed"):
         divide(Split("one-class", 1.0), 5, np.array([0, 0, 0, 0, 1]), 4, seed=0)
 
 

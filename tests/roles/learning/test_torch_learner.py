@@ -258,7 +258,7 @@ def test_all_parties_measure_the_same_metrics_headline_first(digits: Task) -> No
 def test_a_loss_that_is_not_finite_ends_the_round_naming_party_and_round(digits: Task) -> None:
     hot = TrainingOptions(learning_rate=1e30)
     party = learner(digits, party=3, options=hot)
-    with pytest.raises(TrainingFailed, match=r"party 3, round 2: .*lower the learning rate"):
+    with pytest.raises(TrainingFailed, match=r"party 4 of 5, round 2: .*lower the learning rate"):
         party.train(party.initial_model(), 2)
 
 
@@ -266,12 +266,12 @@ def test_a_step_that_overflows_after_a_finite_loss_is_refused_too() -> None:
     options = TrainingOptions(payload="model", learning_rate=3e38, local_epochs=1, batch_size=None)
     task = replace(tiny(), objective="mse")
     party = learner(task, party=1, parties=2, options=options)
-    with pytest.raises(TrainingFailed, match="party 1, round 0: training gave values that are not finite"):
+    with pytest.raises(TrainingFailed, match="party 2 of 2, round 0: training gave values that are not finite"):
         party.train(party.initial_model() * np.float32(10), 0)
 
 
 def test_models_and_data_that_do_not_fit_are_refused_when_the_learner_is_made() -> None:
-    with pytest.raises(LocalProtocolError, match="party 0: the model cannot run on these data"):
+    with pytest.raises(LocalProtocolError, match="party 1 of 5: the model cannot run on these data"):
         learner(replace(tiny(), network=lambda: nn.Linear(7, 3)))
     with pytest.raises(LocalProtocolError, match=r"outputs of shape \(2, 1, 8, 3\), not \(batch, outputs\)"):
         learner(replace(tiny(), network=lambda: nn.Linear(8, 3)))
