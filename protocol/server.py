@@ -95,7 +95,7 @@ class ServerMachine:
         self._parting_model: Model | None = None
         self.model = model if scheme.server_holds_model else None
         self._model_hash = hash_model(self.model) if self.model is not None else b""
-        self.rounds_done = rounds_done
+        self.rounds_done = self._rounds_told = rounds_done
         self.attempt = first_attempt
         self._record = record if record is not None else ParticipationRecord()
         self.phase: Phase = ServerPhase.IDLING
@@ -298,17 +298,18 @@ class ServerMachine:
         if self._scheme.server_holds_model:
             self.model = outcome.model
         self._model_hash = outcome.model_hash
-        events: list[Event] = [
-            RoundCommitted(
-                self.rounds_done,
-                self.attempt,
-                outcome.members,
-                outcome.model_hash,
-                outcome.model,
-                outcome.total,
-                outcome.loss,
-            )
-        ]
+        committed = RoundCommitted(
+            self.rounds_done,
+            self.attempt,
+            outcome.members,
+            outcome.model_hash,
+            outcome.model,
+            outcome.total,
+            outcome.loss,
+        )
+        # Peers that did not hear of each other's results repeat a round that was told already: the same sum again.
+        events: list[Event] = [committed] if self.rounds_done >= self._rounds_told else []
+        self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
         if self._scheme.server_holds_model:
             known_hash = b"" if self._scheme.perturbs else outcome.model_hash
             closed = RoundClosed(stamp, True, outcome.members, known_hash)

@@ -10,6 +10,7 @@ from veilsum.protocol.events import LocalResult, Model, RoundCommitted, RunFaile
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.messages import Message
 from veilsum.protocol.participation import ParticipationRecord
+from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.shares import ReleasedShares, SealedShares
@@ -290,3 +291,22 @@ def test_a_second_power_cut_does_not_undo_the_result_that_was_taken_back_after_t
     table.run()
     check_invariants(table)
     assert table.server.rounds_done == 3
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+def test_a_round_that_only_the_server_heard_of_is_repeated_and_told_once(scheme: str) -> None:
+    """Every result digest between peers is lost: no peer commits what the server has committed."""
+    table = Table.build(scheme, 4, rounds=2)
+    table.start()
+    while not commits(table):
+        if not table.wire:
+            table.advance()
+        elif isinstance(table.wire[0].message, ResultDigest) and table.wire[0].receiver != SERVER:
+            table.drop(table.wire[0])
+        else:
+            table.deliver(table.wire[0])
+    assert {name for name, _ in table.journal.commits} == {SERVER}
+    table.run()
+    check_invariants(table)
+    assert [one.round for one in commits(table)] == [0, 1]
+    assert {name for name, one in table.journal.commits if one.round == 1} == {SERVER, *table.participants}
