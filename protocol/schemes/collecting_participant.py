@@ -18,6 +18,8 @@ import hashlib
 from abc import abstractmethod
 from typing import ClassVar
 
+import numpy as np
+
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.events import Event, LocalResult, Send, Warned, WorkRequested
 from veilsum.protocol.graph import Graph
@@ -145,8 +147,9 @@ class CollectingParticipant(RoundMachine):
 
     def _hashed_and_masked(self) -> RingVector:
         assert self._trained is not None
-        samples = self._trained.samples.to_bytes(8, "big")
-        self._update = hashlib.sha256(samples + self._trained.payload.tobytes()).digest()
+        hashed = hashlib.sha256(self._trained.samples.to_bytes(8, "big"))
+        hashed.update(np.ascontiguousarray(self._trained.payload).data)
+        self._update = hashed.digest()
         return self._masked_vector()
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:

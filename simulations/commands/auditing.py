@@ -127,4 +127,11 @@ def publish_ppc(outcome: PpcOutcome, args: argparse.Namespace) -> int:
 
 
 def command_line() -> str:
-    return shlex.join(["veilsum", *sys.argv[1:]])
+    """What was asked for, without the places that only this machine's results went to."""
+    words, shown = iter(sys.argv[1:]), ["veilsum"]
+    for word in words:
+        if word in ("--json", "--html"):
+            next(words, None)
+        elif not word.startswith(("--json=", "--html=")):
+            shown.append(word)
+    return shlex.join(shown)
