@@ -170,7 +170,9 @@ class TorchLearner:
             with deterministic(derive_seed(self._seed, purpose, self._party, round), self._device):
                 yield module
         except TrainingFailed as error:
-            raise TrainingFailed(f"party {self._party + 1} of {self._parties}, round {round}: {error}") from error
+            raise TrainingFailed(
+                f"party {self._party + 1} of {self._parties}, round {round}: {error}"
+            ) from error
         except ProtocolError:
             raise
         except (RuntimeError, ValueError, IndexError) as error:

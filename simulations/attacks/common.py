@@ -95,9 +95,7 @@ class Reconstruction:
 class Victim:
     """The network under attack at the target's model, and its gradients as functions of the input."""
 
-    def __init__(
-        self, target: Target, device: str | None = None, dtype: torch.dtype = torch.float32
-    ) -> None:
+    def __init__(self, target: Target, device: str | None = None, dtype: torch.dtype = torch.float32) -> None:
         facts = target.facts
         name = config_of(facts).model
         if name is None:

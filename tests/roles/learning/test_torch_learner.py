@@ -266,7 +266,9 @@ def test_a_step_that_overflows_after_a_finite_loss_is_refused_too() -> None:
     options = TrainingOptions(payload="model", learning_rate=3e38, local_epochs=1, batch_size=None)
     task = replace(tiny(), objective="mse")
     party = learner(task, party=1, parties=2, options=options)
-    with pytest.raises(TrainingFailed, match="party 2 of 2, round 0: training gave values that are not finite"):
+    with pytest.raises(
+        TrainingFailed, match="party 2 of 2, round 0: training gave values that are not finite"
+    ):
         party.train(party.initial_model() * np.float32(10), 0)
 
 
