@@ -94,6 +94,15 @@ def test_a_worker_that_dies_is_told_with_a_remedy() -> None:
         numbers_of([Counting("a", 1, "die"), Counting("b", 1)], 2)
 
 
+@pytest.fixture
+def _listening_to_ctrl_c() -> Iterator[None]:
+    """Also where the tests run in the background of a shell, which has its children ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_listening_to_ctrl_c")
 def test_ctrl_c_keeps_what_is_done_and_leaves_no_process_behind(tmp_path: Path) -> None:
     jobs = [Counting("a", 3, "wait", str(tmp_path)), Counting("b", 2, "wait", str(tmp_path))]
     found: list[tuple[int, int]] = []
