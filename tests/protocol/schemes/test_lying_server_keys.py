@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.lying_sessions import opening, session_of
 from tests.support.lying_table import Flight, LyingTable
 from veilsum.protocol.agreement import AgreementKey
 from veilsum.protocol.errors import AbortReason
@@ -19,12 +20,10 @@ from veilsum.protocol.schemes.masked.messages import CohortKeys, KeyRecord, Roun
 from veilsum.protocol.schemes.uploads import MaskedInput
 from veilsum.protocol.secret import Secret
 from veilsum.protocol.session import (
-    Hello,
     HelloRecord,
     Invitation,
     RoundOpened,
     SessionOpened,
-    SessionTerms,
 )
 from veilsum.protocol.shares import DeliveredShares, ReleasedShares, SealedShares
 from veilsum.protocol.survivors import SurvivorList, SurvivorProof
@@ -169,28 +168,7 @@ def test_messages_of_an_earlier_round_or_session_belong_nowhere(scheme: str, rek
 
 def reopen(table: LyingTable, attempt: int, without: str = "") -> Stamp:
     """A lying server opens a session of its own with everyone, or all but one; returns the stamp of a round 0 in it."""
-    invitation = bytes([attempt]) * 32
-    invited = [name for name in table.names if name != without]
-    for name in invited:
-        assert table.say("server", name, Invitation(Stamp(), invitation)) is None
-    hellos = {
-        flight.sender: flight.message.hello
-        for flight in table.sent
-        if isinstance(flight.message, Hello) and flight.message.invitation == invitation
-    }
-    session = SessionTerms(table.roster, table.parameters, invitation).open(hellos)
-    stamp = Stamp(session.id, 0, attempt)
-    for name in invited:
-        assert table.say("server", name, SessionOpened(stamp, session.hellos)) is None
-    table.settle()
-    return stamp
-
-
-def opening(table: LyingTable, stamp: Stamp) -> RoundOpened:
-    """Round 0 as the server of this scheme opens it."""
-    honest = table.messages(RoundOpened)[0]
-    assert isinstance(honest, RoundOpened)
-    return replace(honest, stamp=replace(honest.stamp, session=stamp.session, attempt=stamp.attempt))
+    return session_of(table, attempt, *(name for name in table.names if name != without))
 
 
 @pytest.mark.parametrize("scheme", SECURE)

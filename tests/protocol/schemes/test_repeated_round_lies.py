@@ -7,47 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.lying_sessions import opening, session_of
 from tests.support.lying_table import Flight, LyingTable
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.messages import Message
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
 from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.session import Farewell, Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
+from veilsum.protocol.session import Farewell
 from veilsum.protocol.shares import ReleasedShares
 from veilsum.protocol.survivors import SurvivorProof
 
 PEERS = ("mpc", "ampc")
 SECURE = ("masked", *PEERS)
 REASON = AbortReason
-
-
-def session_of(table: LyingTable, number: int, *names: str) -> Stamp:
-    """A lying server opens a session with these parties alone; returns the stamp of a round 0 in it."""
-    invitation = bytes([number]) * 32
-    for name in names:
-        assert table.say("server", name, Invitation(Stamp(), invitation)) is None
-    hellos = {
-        flight.sender: flight.message.hello
-        for flight in table.sent
-        if isinstance(flight.message, Hello) and flight.message.invitation == invitation
-    }
-    session = SessionTerms(table.roster, table.parameters, invitation).open(hellos)
-    stamp = Stamp(session.id, 0, number)
-    for name in names:
-        assert table.say("server", name, SessionOpened(stamp, session.hellos)) is None
-    table.settle()
-    return stamp
-
-
-def opening(table: LyingTable, stamp: Stamp) -> RoundOpened:
-    """Round 0 as the server of this scheme opens it."""
-    honest = table.messages(RoundOpened)[0]
-    assert isinstance(honest, RoundOpened)
-    return replace(honest, stamp=replace(honest.stamp, session=stamp.session, attempt=stamp.attempt))
 
 
 def spent_without(table: LyingTable, *kept_from_voting: str) -> None:
