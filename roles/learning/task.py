@@ -11,7 +11,7 @@ among the parties (with the split `own`: the party's own data); `test` is what e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -53,6 +53,14 @@ class Samples:
 
     inputs: Array
     targets: Array
+
+    @classmethod
+    def joined(cls, parts: Iterable[Samples]) -> Samples:
+        """All of them, one after the other."""
+        held = list(parts)
+        return cls(
+            np.concatenate([one.inputs for one in held]), np.concatenate([one.targets for one in held])
+        )
 
     def __post_init__(self) -> None:
         problems = []

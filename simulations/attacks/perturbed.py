@@ -36,10 +36,7 @@ class Disguised:
             raise AttackDoesNotFit("the view is not that of a client of perturbed or bilateral")
         self.module = Exposed(view.facts, models[-1].model).module
         self.public = public_noise(noises[-1].public)
-        parts = list(view.own_data.values())
-        self.own = Samples(
-            np.concatenate([p.inputs for p in parts]), np.concatenate([p.targets for p in parts])
-        )
+        self.own = Samples.joined(view.own_data.values())
 
     def outputs(self, inputs: Array) -> tuple[Reals, Reals]:
         """Perturbed outputs, and alpha of each sample."""

@@ -26,7 +26,7 @@ _EPOCHS = 40
 def shadow_models(
     exposed: Exposed, suspects: Suspects, facts: PublicFacts, initial: Model, shadows: int, seed: int
 ) -> Scores:
-    pool = _joined(suspects.known_members, suspects.known_others)
+    pool = Samples.joined((suspects.known_members, suspects.known_others))
     groups = (suspects.known_members, suspects.known_others, suspects.members, suspects.others)
     observed = [_confidence(exposed, samples) for samples in groups]
     reference = [np.zeros((shadows, len(samples))) for samples in groups]
@@ -63,7 +63,3 @@ def _train(facts: PublicFacts, initial: Model, samples: Samples, seed: int) -> E
     shadow.module.eval()
     assert np.isfinite(to_vector(shadow.module)).all()
     return shadow
-
-
-def _joined(a: Samples, b: Samples) -> Samples:
-    return Samples(np.concatenate([a.inputs, b.inputs]), np.concatenate([a.targets, b.targets]))

@@ -104,7 +104,7 @@ def clean_targets(request: Request, played: Played) -> list[Target]:
     view = played.view("server")
     owners = list(played.config.parties)
     template = gradients_in(played.view(owners[0]), request.images) or gradients_in(view, request.images)
-    few = FewImages(task, _joined([played.truth[name] for name in owners]))
+    few = FewImages(task, Samples.joined(played.truth[name] for name in owners))
     targets = []
     for index, name in enumerate(owners):
         options = bare.training_options(name)
@@ -126,9 +126,3 @@ def clean_targets(request: Request, played: Played) -> list[Target]:
             )
         )
     return targets
-
-
-def _joined(parts: Sequence[Samples]) -> Samples:
-    return Samples(
-        np.concatenate([one.inputs for one in parts]), np.concatenate([one.targets for one in parts])
-    )

@@ -78,9 +78,7 @@ def _row(request: Request, kind: RowKind, played: Played, others: Samples, model
     started = time.process_time()
     facts = played.view("server").facts
     held = list(played.truth.values())
-    members = Samples(
-        np.concatenate([one.inputs for one in held]), np.concatenate([one.targets for one in held])
-    )
+    members = Samples.joined(held)
     suspects = split_suspects(members, others, generator(request.seed, "audit suspects"))
     exposed = Exposed(facts, np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32))
     attack = request.entry.load()

@@ -91,9 +91,7 @@ def _remembering_model(request: Request, images: int) -> Model:
     """Trained on the images that the parties of the federation will hold."""
     plain = replace(request, scheme="plain", defence="").config()
     held = play(plain, images, label_noise=LABEL_NOISE).truth.values()
-    together = Samples(
-        np.concatenate([one.inputs for one in held]), np.concatenate([one.targets for one in held])
-    )
+    together = Samples.joined(held)
     options = {
         "payload": "model",
         "local_epochs": request.scale.epochs // _ROUNDS,
@@ -116,9 +114,7 @@ def _row(
 ) -> Row:
     """Members are those of the other parties: a client knows its own."""
     _, *rest = played.truth.values()
-    members = Samples(
-        np.concatenate([one.inputs for one in rest]), np.concatenate([one.targets for one in rest])
-    )
+    members = Samples.joined(rest)
     strangers = others.take(np.arange(len(members)))
     suspects = split_suspects(members, strangers, generator(request.seed, "audit suspects"))
     scores = loss_threshold(exposed, suspects, request.scale.epochs, request.seed)
