@@ -44,7 +44,7 @@ bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 	$(VENV)/bin/veilsum bench mqtt --size-mib 40 --json bench/mqtt.json
 
 docs: $(READY) ## regenerate what is generated in specs/
-	$(PYTHON) -m veilsum.simulations.docs specs
+	$(PYTHON) -m veilsum.simulations.docs.machines specs
 	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(PYTHON) "$$maker" || exit 1; done
 
 clean: ## remove everything make made

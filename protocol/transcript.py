@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 
 _START = domain_tag("transcript/start")
 _ABSORB = domain_tag("transcript/absorb")

@@ -13,8 +13,8 @@ import pytest
 
 from veilsum import __version__
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.roles import cli
-from veilsum.roles.commandtable import Command
+from veilsum.roles.cli import main as cli
+from veilsum.roles.cli.table import Command
 
 PLAN = ["plan", "--parties", "100", "--max-weight", "1000", "--clip", "8", "--bits", "64"]
 
@@ -35,7 +35,7 @@ ALL_HELP = [(), *every_command()]
 def run_in_fresh_interpreter(*arguments: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys\n"
-        "from veilsum.roles.cli import main\n"
+        "from veilsum.roles.cli.main import main\n"
         "try: code = main(sys.argv[1:])\n"
         "except SystemExit as end: code = end.code\n"
         "sys.stderr.write('loaded: ' + ' '.join(sys.modules))\n"
@@ -52,7 +52,7 @@ def test_every_help_answers_without_loading_torch_or_numpy(words: tuple[str, ...
     assert done.returncode == 0
     assert done.stdout.startswith(f"usage: {' '.join(('veilsum', *words))}")
     loaded = set(done.stderr.partition("loaded: ")[2].split())
-    assert "veilsum.roles.cli" in loaded
+    assert "veilsum.roles.cli.main" in loaded
     assert not {"torch", "numpy", "cryptography", "rich", "hypothesis"} & loaded
 
 

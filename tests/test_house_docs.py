@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.roles.cli import main
+from veilsum.roles.cli.main import main
 
 PLAN = ["plan", "--parties", "100", "--max-weight", "1000", "--clip", "8", "--bits", "64"]
 

@@ -24,9 +24,8 @@ import pytest
 from tests.support.sources import FOLDERS, ROOT, imports_of, module_name, source_files
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-NOT_SOURCE = shutil.ignore_patterns(
-    ".git", ".venv", "build", "dist", "bench", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
-)
+MADE_BY_MAKE = shutil.ignore_patterns(".git", ".venv", "build", "dist", "bench", ".*_cache", ".hypothesis")
+MADE_BY_PYTHON = shutil.ignore_patterns("*.egg-info", "__pycache__")
 IMPORT_NAMES = {"paho-mqtt": "paho", "pycryptodome": "Crypto"}
 
 
@@ -47,6 +46,12 @@ class Installed:
         )
 
 
+def not_source(folder: str, names: list[str]) -> set[str]:
+    """What a checkout holds besides its source: `make` leaves things at its root only."""
+    made = MADE_BY_MAKE(folder, names) if Path(folder) == ROOT else set()
+    return made | MADE_BY_PYTHON(folder, names)
+
+
 def quietly(*command: str | Path, cwd: Path) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -55,7 +60,7 @@ def quietly(*command: str | Path, cwd: Path) -> None:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     place = tmp_path_factory.mktemp("packaging")
-    shutil.copytree(ROOT, place / "copy", symlinks=True, ignore=NOT_SOURCE)
+    shutil.copytree(ROOT, place / "copy", symlinks=True, ignore=not_source)
     quietly(sys.executable, "-m", "build", "--no-isolation", "--outdir", place / "dist", cwd=place / "copy")
     (sdist,) = (place / "dist").glob("*.tar.gz")
     (wheel,) = (place / "dist").glob("*.whl")

@@ -2,7 +2,7 @@
 
 A `Link` carries single datagrams, at most once or several times, in any order: an MQTT connection or a
 table in memory. A `Transport` carries whole messages of any size, exactly once and in order per sender, or
-raises a typed error. `veilsum.transport.framed` builds the second from the first. Payloads are opaque
+raises a typed error. `veilsum.transport.reliable` builds the second from the first. Payloads are opaque
 bytes, and the name of a sender is a hint until the caller's own sealing has confirmed it.
 """
 

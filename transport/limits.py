@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veilsum.transport.datagrams import MOST_CHUNKS
 from veilsum.transport.errors import BadSetting
+from veilsum.transport.framing.datagrams import MOST_CHUNKS
 
 KIB = 1 << 10
 MIB = 1 << 20

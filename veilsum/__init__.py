@@ -15,22 +15,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from veilsum.protocol.schemes.interface import Scheme, register
-    from veilsum.roles.config import FederationConfig
-    from veilsum.simulations.simulate import SimulationResult, simulate
-    from veilsum.transport.faults import Faults
+    from veilsum.protocol.machines.scheme import Scheme, register
+    from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.simulations.run.simulate import SimulationResult, simulate
+    from veilsum.transport.memory.faults import Faults
 
 __version__ = "0.1.0"
 
 __all__ = ["Faults", "FederationConfig", "Scheme", "SimulationResult", "register", "simulate"]
 
 _HOMES = {
-    "Faults": "veilsum.transport.faults",
-    "FederationConfig": "veilsum.roles.config",
-    "Scheme": "veilsum.protocol.schemes.interface",
-    "SimulationResult": "veilsum.simulations.simulate",
-    "register": "veilsum.protocol.schemes.interface",
-    "simulate": "veilsum.simulations.simulate",
+    "Faults": "veilsum.transport.memory.faults",
+    "FederationConfig": "veilsum.roles.config.federation_config",
+    "Scheme": "veilsum.protocol.machines.scheme",
+    "SimulationResult": "veilsum.simulations.run.simulate",
+    "register": "veilsum.protocol.machines.scheme",
+    "simulate": "veilsum.simulations.run.simulate",
 }
 
 

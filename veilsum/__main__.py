@@ -2,7 +2,7 @@
 
 import sys
 
-from veilsum.roles.cli import main
+from veilsum.roles.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from veilsum.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veilsum.protocol.perturbation.plan import Plan
+    from veilsum.protocol.perturbation.tracing.plan import Plan
 
 Mode = Literal["scale+offset", "scale"]
 Loss = Literal["mse", "ce"]

@@ -13,13 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veilsum.protocol.averaging import weighted_mean
+from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
-from veilsum.protocol.events import Event, LocalResult, Model, Send, WorkRequested
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message, Stamp, Tensor, message
-from veilsum.protocol.parameters import Parameters, Schedule
-from veilsum.protocol.rounds import (
+from veilsum.protocol.machines.attempt import (
     Committed,
     Failed,
     RoundMachine,
@@ -31,9 +28,12 @@ from veilsum.protocol.rounds import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.schemes.interface import Scheme, register
-from veilsum.protocol.session import RoundClosed, RoundOpened, hash_model
-from veilsum.protocol.transitions import Phase, TransitionTable
+from veilsum.protocol.machines.events import Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.machines.scheme import Scheme, register
+from veilsum.protocol.machines.session import RoundClosed, RoundOpened, hash_model
+from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.numbers.averaging import weighted_mean
+from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 
 
 @message("plain.update")

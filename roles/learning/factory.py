@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes
-from veilsum.roles.learner import Learner
+from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 if TYPE_CHECKING:
-    from veilsum.roles.learning.perturbed import TaskNoise
-    from veilsum.roles.learning.server_optimizer import ServerOptimizer
+    from veilsum.roles.learning.perturbation.client import TaskNoise
+    from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
 
 
 @runtime_checkable
@@ -57,11 +57,11 @@ def make_learner(
         if defences:
             raise TaskError(f"defence {defences}: task vectors does not train: leave defence out")
         return VectorLearner(task, party_index, seed)
-    from veilsum.roles.learning.learner import LearnerParts, TorchLearner
+    from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
     parts = LearnerParts(task, party_index, parties, parsed, options, seed)
     if noise is not None:
-        from veilsum.roles.learning.perturbed import PerturbedLearner
+        from veilsum.roles.learning.perturbation.client import PerturbedLearner
 
         return PerturbedLearner(parts, noise)
     if not defences:
@@ -81,7 +81,7 @@ def make_server_optimizer(task: Task | VectorsTask, options: TrainingOptions) ->
         raise TaskError(
             f"server_optimizer {options.server_optimizer}: task vectors has no parameters: leave it out"
         )
-    from veilsum.roles.learning.server_optimizer import ServerOptimizer
-    from veilsum.roles.learning.vectorize import layout
+    from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
+    from veilsum.roles.learning.training.vectorize import layout
 
     return ServerOptimizer(options, layout(task.build_model()))

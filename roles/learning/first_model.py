@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.learner import FloatVector, Learner
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import HoldsSamples, load_task
 

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from veilsum.protocol.errors import ParameterError, ProtocolError
+from veilsum.roles.config.user_code import import_named
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.vectors import VectorsTask
-from veilsum.roles.usercode import import_named
 
 if TYPE_CHECKING:
     import torch

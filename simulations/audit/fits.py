@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.config import FederationConfig
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.defences.parse import parse_defence
-from veilsum.roles.views import BROKER
+from veilsum.roles.views.view import BROKER
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.stage import attackable_task
-from veilsum.simulations.viewrecorder import members_of
+from veilsum.simulations.run.view_recorder import members_of
 
 _GRADIENTS = ("gradient", "rounds", "generative")
 

@@ -24,11 +24,11 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
-from veilsum.roles.progress import Progress
-from veilsum.simulations.attacks.common import AttackDoesNotFit, one_thread
+from veilsum.roles.cli.progress import Progress
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, one_thread
 from veilsum.simulations.audit.steps import Meter, Steps
 
-_PRELOAD = ["torch._dynamo", "veilsum.simulations.audit.runner", "veilsum.simulations.audit.ppc"]
+_PRELOAD = ["torch._dynamo", "veilsum.simulations.audit.runner", "veilsum.simulations.audit.sweeps.ppc"]
 _END_S, _HEAVY = 5.0, 6.0
 
 

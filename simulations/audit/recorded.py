@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.learner import sha256_of
-from veilsum.roles.views import View
-from veilsum.simulations.attacks.common import AttackDoesNotFit, Reconstruction, one_thread
-from veilsum.simulations.attacks.targets import Target, as_noise, gradients_in
+from veilsum.roles.learning.contract import sha256_of
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction, one_thread
+from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
+from veilsum.simulations.attacks.metrics import clamp
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import PICTURES, Picture, Row, RowKind
+from veilsum.simulations.audit.rows.row import PICTURES, Picture, Row, RowKind
 from veilsum.simulations.audit.runner import Outcome
-from veilsum.simulations.metrics import clamp
 
 
 def attack_view(view: View, request: Request) -> Outcome:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config import FederationConfig
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.simulations.audit.registry import AttackEntry, find_attack
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, play

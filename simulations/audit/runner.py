@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from veilsum.roles.progress import Progress
+from veilsum.roles.cli.progress import Progress
 from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.pool import Job, meter_of, run_jobs
+from veilsum.simulations.audit.report.verdicts import verdicts, warnings
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import Row
+from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.steps import Steps
-from veilsum.simulations.audit.verdicts import verdicts, warnings
 
 
 @dataclass
@@ -37,35 +37,35 @@ def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
     """The rows of one request, by the kind of its attack."""
     kind = request.entry.kind
     if kind == "gradient":
-        from veilsum.simulations.audit.gradient import gradient_rows
+        from veilsum.simulations.audit.rows.gradient import gradient_rows
 
         return gradient_rows(request, steps)
     if kind == "rounds":
-        from veilsum.simulations.audit.repeated import repeated_rows
+        from veilsum.simulations.audit.rows.repeated import repeated_rows
 
         return repeated_rows(request, steps)
     if kind == "model":
-        from veilsum.simulations.audit.models import model_rows
+        from veilsum.simulations.audit.rows.models import model_rows
 
         return model_rows(request, steps)
     if kind == "membership":
-        from veilsum.simulations.audit.members import membership_rows
+        from veilsum.simulations.audit.rows.members import membership_rows
 
         return membership_rows(request, steps)
     if kind in ("generative", "gmi"):
-        from veilsum.simulations.audit.generators import generative_rows, gmi_rows
+        from veilsum.simulations.audit.rows.generators import generative_rows, gmi_rows
 
         return generative_rows(request, steps) if kind == "generative" else gmi_rows(request, steps)
     if kind == "perturbation":
-        from veilsum.simulations.audit.perturbation import perturbation_rows
+        from veilsum.simulations.audit.rows.perturbation import perturbation_rows
 
         return perturbation_rows(request, steps)
     if kind == "noise":
-        from veilsum.simulations.audit.noise import noise_rows
+        from veilsum.simulations.audit.rows.perturbation_secrets import noise_rows
 
         return noise_rows(request, steps)
     if kind == "seeds":
-        from veilsum.simulations.audit.seeds import seed_rows
+        from veilsum.simulations.audit.rows.seeds import seed_rows
 
         return seed_rows(request, steps)
     raise AssertionError(f"no experiment for attacks of kind {kind}")

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import PartyId
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.learner import Learner
+from veilsum.protocol.machines.events import Model
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.perturbed import trace_task
+from veilsum.roles.learning.perturbation.client import trace_task
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task, load_task
-from veilsum.roles.learning.vectors import VectorsTask
-from veilsum.roles.views import View
-from veilsum.simulations.federation import Federation
-from veilsum.simulations.simulation import Simulation
-from veilsum.simulations.viewrecorder import ViewRecorder, members_of
+from veilsum.roles.views.view import View
+from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.simulation import Simulation
+from veilsum.simulations.run.view_recorder import ViewRecorder, members_of
 
 _PIXEL_MAX = 255
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from veilsum.roles.progress import Progress
+from veilsum.roles.cli.progress import Progress
 
 Report = Callable[[float, str], None]
 

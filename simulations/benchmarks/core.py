@@ -12,18 +12,18 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from veilsum.protocol import shamir
-from veilsum.protocol.envelope import Body, join
-from veilsum.protocol.fixedpoint import plan
-from veilsum.protocol.messages import Message, Stamp, Tensor, message
-from veilsum.protocol.ring import Ring
-from veilsum.protocol.sealing import open_sealed, seal
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey, verify_signature
-from veilsum.protocol.stream import BLOCK_BYTES, apply_masks
-from veilsum.protocol.wire import decode_message, encode_message
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.keystore import generate_rsa_key
+from veilsum.protocol.crypto import shamir
+from veilsum.protocol.crypto.sealing import open_sealed, seal
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey, verify_signature
+from veilsum.protocol.numbers.fixedpoint import plan
+from veilsum.protocol.numbers.ring import Ring
+from veilsum.protocol.numbers.stream import BLOCK_BYTES, apply_masks
+from veilsum.protocol.wire.codec import decode_message, encode_message
+from veilsum.protocol.wire.envelope import Body, join
+from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
+from veilsum.roles.federation.keystore import generate_rsa_key
+from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.benchmarks.measuring import Figure, best_cpu_seconds, peak_extra_bytes
 
 WORDS = 10_000_000

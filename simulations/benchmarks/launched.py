@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.config import FederationConfig, party_names
-from veilsum.roles.enrolment import create_federation
-from veilsum.roles.federation import load_federation
-from veilsum.roles.launch import Launch, Outcome
-from veilsum.simulations.simulate import simulate
+from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.federation.enrolment import create_federation
+from veilsum.roles.federation.folder import load_federation
+from veilsum.roles.monitor.launch import Launch, Outcome
+from veilsum.simulations.run.simulate import simulate
 
 
 def run(parties: int, dimension: int, rounds: int) -> dict[str, Any]:

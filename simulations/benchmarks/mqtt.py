@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypedDict
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from veilsum.transport.broker_address import BrokerAddress
 from veilsum.transport.limits import MIB
-from veilsum.transport.mqtt import MqttTransport, raw_publish
+from veilsum.transport.mqtt.broker_address import BrokerAddress
+from veilsum.transport.mqtt.transport import MqttTransport, raw_publish
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Address, Buffer

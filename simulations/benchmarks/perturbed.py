@@ -31,29 +31,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from veilsum.protocol.averaging import weighted_mean
-from veilsum.protocol.noise import require_numbers
-from veilsum.protocol.perturbation.client import (
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.numbers.averaging import weighted_mean
+from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
+from veilsum.protocol.perturbation.algebra.key import new_key
+from veilsum.protocol.perturbation.algebra.layout import Terms
+from veilsum.protocol.perturbation.algebra.losses import mean_loss, target_matrix
+from veilsum.protocol.perturbation.algebra.packing import load_parameters
+from veilsum.protocol.perturbation.algebra.terms import (
     client_terms,
     cross_entropy_terms,
     exchange_request,
     run_forward,
 )
+from veilsum.protocol.perturbation.contract import require_numbers
 from veilsum.protocol.perturbation.draws import Reals
-from veilsum.protocol.perturbation.exchange import answer, conclude
-from veilsum.protocol.perturbation.key import new_key
-from veilsum.protocol.perturbation.layout import Terms
-from veilsum.protocol.perturbation.losses import mean_loss, target_matrix
-from veilsum.protocol.perturbation.packing import load_parameters
 from veilsum.protocol.perturbation.settings import Loss, Mode, NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
-from veilsum.protocol.session import hash_model
-from veilsum.roles.learner import FloatVector, apply_update
-from veilsum.roles.learning.disguise import DisguisingServer, TaskDisguise
+from veilsum.protocol.perturbation.tracing.trace import trace
+from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.perturbed import TaskNoise
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import to_vector
+from veilsum.roles.learning.perturbation.client import TaskNoise
+from veilsum.roles.learning.perturbation.server import DisguisingServer, TaskDisguise
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.vectorize import to_vector
 from veilsum.simulations.benchmarks.measuring import Figure
 
 OUTPUTS, CLIENTS = 10, 10

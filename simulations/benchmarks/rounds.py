@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.protocol.events import Event, RoundCommitted, RunFailed, RunFinished
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
-from veilsum.roles.config import FederationConfig
-from veilsum.simulations.federation import Federation
-from veilsum.simulations.record import Recorder
-from veilsum.simulations.simulate import SimulationResult, losses
-from veilsum.simulations.simulation import Node, Simulation
-from veilsum.transport.memory import Delivery, NetworkEvent, TimerDue
+from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed, RunFinished
+from veilsum.protocol.wire.messages import Message
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.record import Recorder
+from veilsum.simulations.run.simulate import SimulationResult, losses
+from veilsum.simulations.run.simulation import Node, Simulation
+from veilsum.transport.memory.network import Delivery, NetworkEvent, TimerDue
 
 
 class ServerFirstNetwork:

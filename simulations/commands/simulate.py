@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from veilsum.roles.options import add_federation_arguments, config_from_arguments
-from veilsum.roles.output import add_json_option, publish
+from veilsum.roles.cli.flags import add_federation_arguments, config_from_arguments
+from veilsum.roles.cli.output import add_json_option, publish
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from veilsum.roles.config import FederationConfig
-    from veilsum.simulations.report import describe
-    from veilsum.simulations.simulate import simulate
+    from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.simulations.run.report import describe
+    from veilsum.simulations.run.simulate import simulate
 
     base = FederationConfig.from_toml(args.file) if args.file else None
     config = config_from_arguments(args, base)

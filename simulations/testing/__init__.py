@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from veilsum.simulations.testing.federation import Federation, MarkedLearner
 from veilsum.simulations.testing.invariants import InvariantViolated, check_invariants
-from veilsum.simulations.testing.journal import InFlight, Journal, Refusal
 from veilsum.simulations.testing.message_strategies import message_strategy, party_ids, record_strategy
-from veilsum.simulations.testing.noise import TableLearner
+from veilsum.simulations.testing.perturbation import TableLearner
 from veilsum.simulations.testing.reference import Reference
 from veilsum.simulations.testing.stateful import RoundsUnderFaults, rounds_under_faults
 from veilsum.simulations.testing.strategies import (
@@ -20,6 +19,7 @@ from veilsum.simulations.testing.strategies import (
     table_settings,
 )
 from veilsum.simulations.testing.table import Job, Stuck, Table
+from veilsum.simulations.testing.trace import InFlight, Journal, Refusal
 
 __all__ = [
     "Action",

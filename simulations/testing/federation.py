@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.events import LocalResult, Model
-from veilsum.protocol.graph_policy import parse_graph
+from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.parameters import Parameters, Timing
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.schemes.interface import Scheme, find_scheme
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.learner import apply_update
-from veilsum.simulations.keypool import simulation_rsa_key
-from veilsum.simulations.testing.noise import TableClientNoise, TableLearner, TableServerNoise
+from veilsum.protocol.machines.events import LocalResult, Model
+from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.roles.learning.contract import apply_update
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.simulations.run.keypool import simulation_rsa_key
+from veilsum.simulations.testing.perturbation import TableClientNoise, TableLearner, TableServerNoise
 
 CLIP = 8.0
 MAX_WEIGHT = 1000

@@ -20,11 +20,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from veilsum.protocol.events import RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Stamp, kind_of
-from veilsum.protocol.shares import ReleasedShares, ShareKind
-from veilsum.protocol.survivors import SurvivorList
+from veilsum.protocol.machines.events import RoundCommitted
+from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKind
+from veilsum.protocol.secure_sum.survivors import SurvivorList
+from veilsum.protocol.wire.messages import Stamp, kind_of
 from veilsum.simulations.testing.federation import MarkedLearner
 from veilsum.simulations.testing.reference import Reference
 from veilsum.simulations.testing.table import FINISHING, Table

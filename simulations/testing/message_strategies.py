@@ -16,8 +16,9 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from veilsum.protocol.defects import InvalidField
-from veilsum.protocol.fields import (
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.wire.defects import InvalidField
+from veilsum.protocol.wire.fields import (
     TENSOR_DTYPES,
     BooleanField,
     BytesField,
@@ -33,9 +34,8 @@ from veilsum.protocol.fields import (
     TextField,
     TupleField,
 )
-from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message, message_schema
-from veilsum.protocol.schema import RecordField, Schema, record_schemas
+from veilsum.protocol.wire.messages import Message, message_schema
+from veilsum.protocol.wire.schema import RecordField, Schema, record_schemas
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from veilsum.protocol.events import LocalResult, RoundCommitted
+from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.parameters import Parameters, Schedule
+from veilsum.protocol.machines.events import LocalResult, RoundCommitted
 
 
 @dataclass

@@ -24,15 +24,15 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from veilsum.protocol.events import RunFinished
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message, registered_messages
-from veilsum.protocol.session import RoundClosed
+from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.session import RoundClosed
+from veilsum.protocol.wire.messages import Message, registered_messages
 from veilsum.simulations.testing.invariants import check_invariants
-from veilsum.simulations.testing.journal import InFlight
 from veilsum.simulations.testing.message_strategies import message_strategy
 from veilsum.simulations.testing.reference import Reference
 from veilsum.simulations.testing.table import Table
+from veilsum.simulations.testing.trace import InFlight
 
 OUTSIDER = PartyId("outsider")
 CHOICES = st.integers(0, 2**16)

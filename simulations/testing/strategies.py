@@ -21,13 +21,21 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from veilsum.protocol.agreed.parameters import (
+    Bias,
+    Differencing,
+    Parameters,
+    Recovery,
+    Rekey,
+    Schedule,
+    ShareMode,
+)
+from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.graph import Edge
-from veilsum.protocol.graph_policy import GraphKind, GraphPolicy
+from veilsum.protocol.graphs.graph import Edge
+from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.parameters import Bias, Differencing, Parameters, Recovery, Rekey, Schedule, ShareMode
-from veilsum.protocol.schemes.interface import find_scheme, require_workable
-from veilsum.protocol.threat import Threat
+from veilsum.protocol.machines.scheme import find_scheme, require_workable
 from veilsum.simulations.testing.federation import CLIP, MAX_WEIGHT
 from veilsum.simulations.testing.message_strategies import party_ids
 from veilsum.simulations.testing.table import Table

@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from veilsum.protocol.chassis_tables import ParticipantPhase, ServerPhase
+from veilsum.protocol.agreed.parameters import Timing
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from veilsum.protocol.events import (
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
     LocalResult,
@@ -33,15 +34,14 @@ from veilsum.protocol.events import (
     TrainingRequested,
     WorkRequested,
 )
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message, Stamp
-from veilsum.protocol.parameters import Timing
-from veilsum.protocol.participant import ParticipantMachine
-from veilsum.protocol.participation import ParticipationRecord
-from veilsum.protocol.server import ServerMachine
+from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.phases import ParticipantPhase, ServerPhase
+from veilsum.protocol.machines.server import ServerMachine
+from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.simulations.testing.federation import Federation, found_federation
-from veilsum.simulations.testing.journal import Entry, InFlight, Journal, Refusal
-from veilsum.simulations.testing.noise import TableLearner
+from veilsum.simulations.testing.perturbation import TableLearner
+from veilsum.simulations.testing.trace import Entry, InFlight, Journal, Refusal
 
 FINISHING = (ServerPhase.FINISHING, ParticipantPhase.FINISHING)
 STEP_LIMIT = 100_000

@@ -18,10 +18,10 @@ import veilsum.protocol
 from tests.support.make_vectors_envelope import good_envelope
 from tests.support.make_vectors_wire import good_messages
 from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys, Share
-from veilsum.protocol.defects import WireError
-from veilsum.protocol.envelope import decode_envelope, encode_envelope, join
-from veilsum.protocol.messages import Message, Stamp, kind_of, registered_messages
-from veilsum.protocol.wire import decode_message, decode_record, encode_message
+from veilsum.protocol.wire.codec import decode_message, decode_record, encode_message
+from veilsum.protocol.wire.defects import WireError
+from veilsum.protocol.wire.envelope import decode_envelope, encode_envelope, join
+from veilsum.protocol.wire.messages import Message, Stamp, kind_of, registered_messages
 from veilsum.simulations.testing import message_strategy
 
 STAMP = Stamp(bytes(32))

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_distinct_keys
+from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.secret import Secret
 
 ALICE, BOB, CAROL = (AgreementKey.from_private(Secret(bytes([fill]) * 32)) for fill in (1, 2, 3))
 PRIME = 2**255 - 19

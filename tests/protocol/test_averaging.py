@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilsum.protocol import averaging
-from veilsum.protocol.averaging import weighted_mean
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.numbers import averaging
+from veilsum.protocol.numbers.averaging import weighted_mean
 
 
 @settings(deadline=None)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.protocol.boxes import TAG_BYTES, Channel, open_box, seal_box
+from veilsum.protocol.crypto.boxes import TAG_BYTES, Channel, open_box, seal_box
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.secret import Secret
 
 ALICE, BOB = PartyId("alice"), PartyId("bob")
 SESSION = bytes(32)

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from tests.support import make_vectors_envelope as vectors
 from tests.support.wire_examples import Everything, MaskedInput
-from veilsum.protocol.defects import InvalidField, WireDefect, WireError
-from veilsum.protocol.envelope import (
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
+from veilsum.protocol.wire.envelope import (
     Body,
     Envelope,
     Expectation,
@@ -27,10 +29,8 @@ from veilsum.protocol.envelope import (
     open_envelope,
     sign_envelope,
 )
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
-from veilsum.protocol.header import SUITE, Header, decode_header
-from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.limits import Limits
+from veilsum.protocol.wire.header import SUITE, Header, decode_header
+from veilsum.protocol.wire.limits import Limits
 from veilsum.simulations.testing import message_strategy, record_strategy
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"

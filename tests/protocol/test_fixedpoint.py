@@ -17,8 +17,8 @@ from veilsum.protocol.errors import (
     ParameterError,
     Rejection,
 )
-from veilsum.protocol.fixedpoint import FixedPoint, fits_budget, plan
-from veilsum.protocol.ring import Ring, RingVector, add_into
+from veilsum.protocol.numbers.fixedpoint import FixedPoint, fits_budget, plan
+from veilsum.protocol.numbers.ring import Ring, RingVector, add_into
 
 ENCODING = plan(parties=10, max_weight=1000, clip=8.0, bits=64).encoding
 

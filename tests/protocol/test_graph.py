@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.graph import Edge, Graph, circle_order, complete, explicit, k_regular, ring
-from veilsum.protocol.graph_policy import GraphKind, GraphPolicy, parse_graph
+from veilsum.protocol.graphs.graph import Edge, Graph, circle_order, complete, explicit, k_regular, ring
+from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
 
 VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors" / "v1"

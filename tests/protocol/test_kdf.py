@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.crypto.kdf import KEY_BYTES, KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.kdf import KEY_BYTES, KeyContext, Purpose, derive_key
-from veilsum.protocol.secret import Secret
 
 SECRET = Secret(bytes(range(32)))
 CONTEXT = KeyContext(session=bytes(32), round=1, attempt=1, sender="alice", receiver="bob", term="gradient")

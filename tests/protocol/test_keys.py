@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
+from veilsum.protocol.crypto.sealing import RsaPrivateKey
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.keys import Identity, PublicIdentity, Role
-from veilsum.protocol.sealing import RsaPrivateKey
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 SIGNING = SigningKey.from_private(Secret(bytes(range(32))))

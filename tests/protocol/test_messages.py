@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 
 from tests.support.wire_examples import Boxes, Empty, Everything, Interval, MaskedInput, RoundKeys, Share
-from veilsum.protocol.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError
 from veilsum.protocol.identifiers import PartyId, SessionId
-from veilsum.protocol.messages import (
+from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
+from veilsum.protocol.wire.messages import (
     AtMost,
     Length,
     MaxLength,

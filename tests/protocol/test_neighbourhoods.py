@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veilsum.protocol.agreed.sizing import NeighbourhoodSize, find_degree_and_threshold
+from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.neighbourhoods import NeighbourhoodSize, find_degree_and_threshold
-from veilsum.protocol.threat import Threat
 
 GOLDEN = [
     (100, 0.05, 0.05, Threat.SEMI_HONEST, 12, 6),

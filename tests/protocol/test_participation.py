@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.participation import ParticipationRecord, Spent
+from veilsum.protocol.machines.participation import ParticipationRecord, Spent
+from veilsum.protocol.wire.messages import Stamp
 
 NAMES = tuple(PartyId(f"p{number}") for number in range(5))
 COHORTS = st.frozensets(st.sampled_from(NAMES), min_size=1)

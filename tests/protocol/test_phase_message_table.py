@@ -23,22 +23,22 @@ import pytest
 from tests.simulations import example_scheme
 from tests.support.sample_messages import smallest_message
 from tests.support.snapshots import picture
-from veilsum.protocol.agreement import AgreementKey
-from veilsum.protocol.chassis_tables import PARTICIPANT_TABLE, SERVER_TABLE, ParticipantPhase, ServerPhase
+from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule, ShareMode
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, RemoteProtocolError
-from veilsum.protocol.graph import Graph
+from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity
-from veilsum.protocol.messages import Message, Stamp, registered_messages
-from veilsum.protocol.parameters import Parameters, Recovery, Schedule, ShareMode
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.rounds import RoundMachine
+from veilsum.protocol.machines.attempt import RoundMachine
+from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, SERVER_TABLE, ParticipantPhase, ServerPhase
+from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.schemes.ampc.messages import ModelHeld
-from veilsum.protocol.schemes.interface import find_scheme
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.transitions import Phase
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp, registered_messages
+from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.testing import Table
 
 ABSENT = PartyId("p4")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.replay import Duplicate, ReplayGuard
+from veilsum.protocol.wire.replay import Duplicate, ReplayGuard
 
 ALICE, BOB = PartyId("alice"), PartyId("bob")
 

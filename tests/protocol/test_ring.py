@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.ring import Ring, add_into
+from veilsum.protocol.numbers.ring import Ring, add_into
 
 rings = st.sampled_from([Ring(32), Ring(64)])
 

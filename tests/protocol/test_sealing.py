@@ -13,9 +13,9 @@ from Crypto.PublicKey import RSA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veilsum.protocol.crypto.sealing import RsaPrivateKey, RsaPublicKey, open_sealed, seal
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.sealing import RsaPrivateKey, RsaPublicKey, open_sealed, seal
-from veilsum.protocol.secret import Secret
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 LABEL = bytes(range(32))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.crypto.secret import Secret, equal_in_constant_time
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import require_random
-from veilsum.protocol.secret import Secret, equal_in_constant_time
 
 
 @given(st.binary())

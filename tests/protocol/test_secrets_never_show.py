@@ -22,17 +22,17 @@ from Crypto.PublicKey import RSA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilsum.protocol.agreement import AgreementKey
-from veilsum.protocol.boxes import Channel, open_box, seal_box
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.boxes import Channel, open_box, seal_box
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.sealing import RsaPrivateKey, open_sealed, seal
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey, verify_signature
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.kdf import KeyContext, Purpose, derive_key
-from veilsum.protocol.keys import Identity, Role
 from veilsum.protocol.randomness import require_random
-from veilsum.protocol.sealing import RsaPrivateKey, open_sealed, seal
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey, verify_signature
-from veilsum.roles.entropy import SeededEntropy, require_real_entropy
-from veilsum.roles.keystore import PRIVATE_FILE, create_identity, load_identity
+from veilsum.roles.federation.keystore import PRIVATE_FILE, create_identity, load_identity
+from veilsum.roles.process.entropy import SeededEntropy, require_real_entropy
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 WINDOW = 8

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
-from veilsum.protocol.randomness import RandomBytes
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.shamir import (
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.shamir import (
     FIELD_PRIME,
     MAX_HOLDERS,
     SHARE_BYTES,
@@ -25,6 +23,8 @@ from veilsum.protocol.shamir import (
     combine,
     split,
 )
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
+from veilsum.protocol.randomness import RandomBytes
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = ROOT / "specs" / "vectors" / "v1"

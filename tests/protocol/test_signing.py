@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey, require_verify_key, verify_signature
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey, require_verify_key, verify_signature
 
 KEY = SigningKey.from_private(Secret(bytes(range(32))))
 DIGEST = bytes(reversed(range(32)))

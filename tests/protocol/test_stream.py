@@ -12,14 +12,14 @@ from Crypto.Cipher import AES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.protocol import graph as graphs
-from veilsum.protocol import stream
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.graph import Graph
+from veilsum.protocol.graphs import graph as graphs
+from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.ring import Ring, RingVector, add_into
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.stream import apply_masks
+from veilsum.protocol.numbers import stream
+from veilsum.protocol.numbers.ring import Ring, RingVector, add_into
+from veilsum.protocol.numbers.stream import apply_masks
 
 rings = st.sampled_from([Ring(32), Ring(64)])
 keys = st.binary(min_size=32, max_size=32)

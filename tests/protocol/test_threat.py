@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.agreed.threat import Threat, threshold_for
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.threat import Threat, threshold_for
 
 holder_counts = st.integers(2, 5000)
 

@@ -27,14 +27,14 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-from veilsum.protocol.agreement import AgreementKey
-from veilsum.protocol.boxes import Channel, open_box, seal_box
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.boxes import Channel, open_box, seal_box
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key, hkdf_sha256
+from veilsum.protocol.crypto.sealing import RsaPrivateKey, RsaPublicKey, open_sealed, seal
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey, verify_signature
 from veilsum.protocol.errors import LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.kdf import KeyContext, Purpose, derive_key, hkdf_sha256
-from veilsum.protocol.sealing import RsaPrivateKey, RsaPublicKey, open_sealed, seal
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey, verify_signature
 from veilsum.protocol.transcript import Transcript
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ from Crypto.Cipher import AES
 
 from tests.support.make_vectors_numbers import FOLDER, build, encoding_of
 from veilsum.protocol import errors
-from veilsum.protocol.ring import Ring
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.stream import apply_masks
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.numbers.ring import Ring
+from veilsum.protocol.numbers.stream import apply_masks
 
 SUBJECTS = ("fixedpoint", "stream")
 FILES = sorted(path for path in FOLDER.glob("*.json") if path.stem.split("_")[0] in SUBJECTS)

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tests.support import make_vectors_wire
 from tests.support.wire_examples import Boxes, Empty, Everything, MaskedInput, RoundKeys, Share
-from veilsum.protocol.defects import WireDefect, WireError
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.limits import Limits
-from veilsum.protocol.messages import Message, Stamp, kind_of
-from veilsum.protocol.wire import decode_message, decode_record, encode_message, encode_record
+from veilsum.protocol.wire.codec import decode_message, decode_record, encode_message, encode_record
+from veilsum.protocol.wire.defects import WireDefect, WireError
+from veilsum.protocol.wire.limits import Limits
+from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 from veilsum.simulations.testing import message_strategy, record_strategy
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"

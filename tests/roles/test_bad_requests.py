@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.federations import make_federation
-from veilsum.roles import cli, watching
-from veilsum.roles.roster import ROSTER_FILE
+from veilsum.roles.cli import main as cli
+from veilsum.roles.federation.signed_roster import ROSTER_FILE
+from veilsum.roles.monitor import watching
 
 SIMULATE = ("simulate", "--parties", "3", "--rounds", "1")
 VECTORS = (*SIMULATE, "--task", "vectors:8")

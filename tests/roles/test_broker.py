@@ -20,22 +20,22 @@ import pytest
 
 from tests.support.broker import free_port, needs_mosquitto
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.roles import cli
-from veilsum.roles.broker import covers, parse_access_list
-from veilsum.roles.brokerfiles import access_list, is_local, mosquitto_configuration
-from veilsum.roles.brokerlogin import (
+from veilsum.roles.broker.embedded import covers, parse_access_list
+from veilsum.roles.broker.files import access_list, is_local, mosquitto_configuration
+from veilsum.roles.broker.logins import (
     create_login,
     password_line,
     password_matches,
     read_password,
     require_login_line,
 )
-from veilsum.roles.config import FederationConfig, party_names
-from veilsum.roles.enrolment import configure_broker, create_federation, evict_party
-from veilsum.roles.federation import LoadedFederation, load_federation
-from veilsum.roles.mosquitto import require_free_port
-from veilsum.transport.broker_address import BrokerAddress
-from veilsum.transport.topics import Topics
+from veilsum.roles.broker.mosquitto import require_free_port
+from veilsum.roles.cli import main as cli
+from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.federation.enrolment import configure_broker, create_federation, evict_party
+from veilsum.roles.federation.folder import LoadedFederation, load_federation
+from veilsum.transport.mqtt.broker_address import BrokerAddress
+from veilsum.transport.mqtt.topics import Topics
 
 BOTH_BROKERS = [
     pytest.param((), marks=needs_mosquitto, id="mosquitto"),
@@ -234,8 +234,8 @@ def test_the_command_says_which_broker_runs_and_a_signal_stops_it_cleanly(
 def test_without_mosquitto_the_embedded_broker_is_used_and_announced(
     fed: LoadedFederation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("veilsum.roles.mosquitto.find_mosquitto", lambda: None)
-    monkeypatch.setattr("veilsum.roles.broker.run_embedded", lambda folder, config, ready: ready())
+    monkeypatch.setattr("veilsum.roles.broker.mosquitto.find_mosquitto", lambda: None)
+    monkeypatch.setattr("veilsum.roles.broker.embedded.run_embedded", lambda folder, config, ready: ready())
     assert cli.main(["broker", str(fed.folder)]) == 0
     assert capsys.readouterr().out.startswith(
         "mosquitto is not installed: embedded broker (amqtt) at localhost"
@@ -245,8 +245,8 @@ def test_without_mosquitto_the_embedded_broker_is_used_and_announced(
 def test_without_any_broker_the_error_says_what_to_install(
     fed: LoadedFederation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("veilsum.roles.mosquitto.find_mosquitto", lambda: None)
-    monkeypatch.setitem(sys.modules, "veilsum.roles.broker", None)
+    monkeypatch.setattr("veilsum.roles.broker.mosquitto.find_mosquitto", lambda: None)
+    monkeypatch.setitem(sys.modules, "veilsum.roles.broker.embedded", None)
     assert cli.main(["broker", str(fed.folder)]) == 1
     assert "pip install 'veilsum[broker]'" in capsys.readouterr().err
 
@@ -268,8 +268,8 @@ def test_a_configuration_for_another_port_is_refused_until_it_is_written_anew(
     assert cli.main(["broker", str(fed.folder)]) == 2
     assert f"listens on port {fed.config.broker_port} with TLS" in capsys.readouterr().err
     assert cli.main(["broker", str(fed.folder), "--configure"]) == 0
-    monkeypatch.setattr("veilsum.roles.mosquitto.find_mosquitto", lambda: None)
-    monkeypatch.setattr("veilsum.roles.broker.run_embedded", lambda folder, config, ready: ready())
+    monkeypatch.setattr("veilsum.roles.broker.mosquitto.find_mosquitto", lambda: None)
+    monkeypatch.setattr("veilsum.roles.broker.embedded.run_embedded", lambda folder, config, ready: ready())
     assert cli.main(["broker", str(fed.folder)]) == 0
     assert f"listener {moved.broker_port}\n" in (fed.folder / "broker" / "mosquitto.conf").read_text()
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.channels import LIVES_KEPT, Channels
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.transport.datagrams import Ack, Chunk, Head, Probe, associated_data
-from veilsum.transport.framing import Endpoint
+from veilsum.roles.process.channels import LIVES_KEPT, Channels
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.transport.framing.datagrams import Ack, Chunk, Head, Probe, associated_data
+from veilsum.transport.framing.endpoint import Endpoint
 
 ENTROPY = SeededEntropy(1)
 IDENTITIES = {

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.events import DecisionMade, RoundCommitted, RoundFailed
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.participation import Given, Spent
-from veilsum.roles.checkpoint import KEPT, CheckpointError, StateFolder
-from veilsum.roles.durable import Durable
+from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, RoundFailed
+from veilsum.protocol.machines.participation import Given, Spent
+from veilsum.roles.process.checkpoint import KEPT, CheckpointError, StateFolder
+from veilsum.roles.process.persistent_state import Durable
 
 ALICE, BOB, CAROL = (PartyId(name) for name in ("alice", "bob", "carol"))
 SETTINGS = bytes(32)

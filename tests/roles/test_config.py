@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.graph_policy import GraphKind
-from veilsum.protocol.parameters import (
+from veilsum.protocol.agreed.parameters import (
     Bias,
     Differencing,
     Recovery,
@@ -25,12 +23,14 @@ from veilsum.protocol.parameters import (
     ShareMode,
     Timing,
 )
-from veilsum.protocol.schemes.interface import find_scheme
-from veilsum.protocol.threat import Threat
-from veilsum.roles.config import FederationConfig, party_names
-from veilsum.roles.config_schema import BY_ATTRIBUTE, SETTINGS, TABLES, Form
-from veilsum.roles.learner import PAYLOADS
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.graphs.policy import GraphKind
+from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, TABLES, Form
+from veilsum.roles.learning.contract import PAYLOADS
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 # For every setting, a value other than its default; together they make a configuration that works.
 OTHER: dict[str, Any] = {
@@ -356,11 +356,11 @@ def test_task_options_come_from_the_configuration_and_a_folder_of_ones_own_wins(
 def test_reading_a_configuration_loads_neither_numpy_nor_torch(tmp_path: Path) -> None:
     path = written(tmp_path, FederationConfig().to_toml())
     code = (
-        "import sys; from veilsum.roles.config import FederationConfig; "
+        "import sys; from veilsum.roles.config.federation_config import FederationConfig; "
         f"FederationConfig.from_toml({str(path)!r}); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "veilsum.roles.config_file" in done.stdout.split()
+    assert "veilsum.roles.config.file" in done.stdout.split()
     assert not {"numpy", "torch", "cryptography"} & set(done.stdout.split())
 
 

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
-from veilsum.protocol.chassis_tables import ParticipantPhase
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, RemoteProtocolError
-from veilsum.protocol.events import (
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
     LocalResult,
@@ -24,21 +27,18 @@ from veilsum.protocol.events import (
     TrainingRequested,
     WorkRequested,
 )
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.messages import Message, Stamp
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.session import Invitation, Knock
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.driver import Driver
-from veilsum.roles.durable import Durable
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.journal import Journal
-from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
-from veilsum.roles.post import PostOffice
-from veilsum.transport.framed import FramedTransport
-from veilsum.transport.framing import Endpoint
-from veilsum.transport.switchboard import Switchboard
+from veilsum.protocol.machines.phases import ParticipantPhase
+from veilsum.protocol.machines.session import Invitation, Knock
+from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
+from veilsum.roles.monitor.log import Journal
+from veilsum.roles.process.driver import Driver
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.envelopes import PostOffice
+from veilsum.roles.process.persistent_state import Durable
+from veilsum.transport.framing.endpoint import Endpoint
+from veilsum.transport.memory.switchboard import Switchboard
+from veilsum.transport.reliable import FramedTransport
 
 ALICE = PartyId("alice")
 ENTROPY = SeededEntropy(3)
@@ -259,7 +259,7 @@ def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
         forger = FramedTransport(board.link("forger"), Endpoint("forger", ENTROPY(8)))
         async with forger:
             await forger.send("server", [b"hello"], 5.0)
-            from veilsum.protocol.envelope import encode_envelope
+            from veilsum.protocol.wire.envelope import encode_envelope
 
             (envelope,) = stranger.seal([SERVER], Knock(Stamp()), "waiting")
             await forger.send("server", encode_envelope(envelope), 5.0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.entropy import SeededEntropy, require_real_entropy, system_entropy
+from veilsum.roles.process.entropy import SeededEntropy, require_real_entropy, system_entropy
 
 seeds = st.integers() | st.binary(max_size=8)
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.gathering import Gathering
-from veilsum.roles.journal import Journal
-from veilsum.roles.status import Status, sign_status
+from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.status import Status, sign_status
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.quorum import Gathering
 from veilsum.transport.base import Datagram, Received
 from veilsum.transport.errors import AddressTaken
 

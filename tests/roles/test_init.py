@@ -8,15 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
-from veilsum.protocol.keys import Role
-from veilsum.roles import cli
-from veilsum.roles.brokerfiles import read_logins
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.enrolment import add_party, create_federation, create_party, evict_party, sign_again
-from veilsum.roles.federation import enter_federation, load_federation, require_complete
-from veilsum.roles.privatefiles import PrivateFileError
-from veilsum.roles.roster import RosterRefused
+from veilsum.roles.broker.files import read_logins
+from veilsum.roles.cli import main as cli
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.enrolment import (
+    add_party,
+    create_federation,
+    create_party,
+    evict_party,
+    sign_again,
+)
+from veilsum.roles.federation.folder import enter_federation, load_federation, require_complete
+from veilsum.roles.federation.private_files import PrivateFileError
+from veilsum.roles.federation.signed_roster import RosterRefused
 
 NAMES = ("alice", "bob", "carol")
 CONFIG = FederationConfig(name="clinics", scheme="masked", parties=NAMES, task="digits", rounds=3)

@@ -8,7 +8,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from veilsum.roles.journal import LOG_FORMATS, Journal
+from veilsum.roles.monitor.log import LOG_FORMATS, Journal
 
 
 def said(log_format: str, text: str) -> str:

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.sealing import RsaPrivateKey
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey, verify_signature
 from veilsum.protocol.errors import LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.sealing import RsaPrivateKey
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey, verify_signature
-from veilsum.roles import keystore
-from veilsum.roles.entropy import system_entropy
-from veilsum.roles.keystore import (
+from veilsum.roles.federation import keystore
+from veilsum.roles.federation.keystore import (
     PRIVATE_FILE,
     PUBLIC_FILE,
     create_identity,
     load_identity,
     read_public_identity,
 )
-from veilsum.roles.privatefiles import PrivateFileError, create_private_file, replace_private_file
+from veilsum.roles.federation.private_files import PrivateFileError, create_private_file, replace_private_file
+from veilsum.roles.process.entropy import system_entropy
 
 VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 DIGEST = bytes(range(32))

@@ -17,11 +17,11 @@ import pytest
 from tests.support.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK, make_federation, wait_until
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles import cli
-from veilsum.roles.federation import load_federation
-from veilsum.roles.launch import Child, Outcome
-from veilsum.roles.launchview import describe, figures_of
-from veilsum.simulations.simulate import simulate
+from veilsum.roles.cli import main as cli
+from veilsum.roles.federation.folder import load_federation
+from veilsum.roles.monitor.launch import Child, Outcome
+from veilsum.roles.monitor.launch_view import describe, figures_of
+from veilsum.simulations.run.simulate import simulate
 
 pytestmark = needs_mosquitto
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.commandtable import Parser, UsageError
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.config_schema import SETTINGS
-from veilsum.roles.options import add_federation_arguments, config_from_arguments
+from veilsum.roles.cli.flags import add_federation_arguments, config_from_arguments
+from veilsum.roles.cli.table import Parser, UsageError
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.settings import SETTINGS
 
 
 def parse(line: str, base: FederationConfig | None = None) -> FederationConfig:

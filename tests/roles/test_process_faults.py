@@ -19,11 +19,11 @@ import pytest
 
 from tests.support.broker import BrokerProcess, needs_mosquitto
 from tests.support.federations import Company, Role, broker_of, change_settings, make_federation, wait_until
-from veilsum.roles.enrolment import evict_party
-from veilsum.roles.federation import load_federation
-from veilsum.roles.holdings import held_model
-from veilsum.roles.learner import sha256_of
-from veilsum.simulations.simulate import simulate
+from veilsum.roles.federation.enrolment import evict_party
+from veilsum.roles.federation.folder import load_federation
+from veilsum.roles.learning.contract import sha256_of
+from veilsum.roles.process.held_model import held_model
+from veilsum.simulations.run.simulate import simulate
 
 pytestmark = [needs_mosquitto, pytest.mark.long]
 

@@ -15,11 +15,11 @@ import pytest
 
 from tests.support.broker import BrokerProcess, needs_mosquitto
 from tests.support.federations import Company, broker_of, change_settings, make_federation
-from veilsum.roles import cli
-from veilsum.roles.federation import LoadedFederation
-from veilsum.roles.holdings import held_model
-from veilsum.roles.learner import sha256_of
-from veilsum.simulations.simulate import simulate
+from veilsum.roles.cli import main as cli
+from veilsum.roles.federation.folder import LoadedFederation
+from veilsum.roles.learning.contract import sha256_of
+from veilsum.roles.process.held_model import held_model
+from veilsum.simulations.run.simulate import simulate
 
 pytestmark = needs_mosquitto
 

@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.broker import needs_mosquitto
 from tests.support.federations import Company, broker_of, make_federation
-from veilsum.roles import cli
-from veilsum.roles.holdings import held_model
-from veilsum.roles.learning.protected import Predictor
-from veilsum.roles.learning.supervised import SupervisedTask
+from veilsum.roles.cli import main as cli
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
+from veilsum.roles.learning.perturbation.protected import Predictor
 from veilsum.roles.learning.task import load_task
-from veilsum.simulations.simulate import simulate
+from veilsum.roles.process.held_model import held_model
+from veilsum.simulations.run.simulate import simulate
 
 PATIENT = {"opening_s": 60.0, "phase_s": 60.0, "training_s": 60.0, "patience_s": 240.0}
 

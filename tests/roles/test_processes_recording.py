@@ -13,15 +13,15 @@ import pytest
 
 from tests.support.broker import BrokerProcess, needs_mosquitto
 from tests.support.federations import Company, broker_of, make_federation
-from veilsum.roles import cli
-from veilsum.roles.federation import LoadedFederation
-from veilsum.roles.holdings import held_model
-from veilsum.roles.learner import sha256_of
-from veilsum.roles.viewfile import load_view
+from veilsum.roles.cli import main as cli
+from veilsum.roles.federation.folder import LoadedFederation
+from veilsum.roles.learning.contract import sha256_of
+from veilsum.roles.process.held_model import held_model
+from veilsum.roles.views.file import load_view
+from veilsum.simulations.attacks.metrics import ssim
 from veilsum.simulations.audit.recorded import attack_view
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import find_scale
-from veilsum.simulations.metrics import ssim
 
 pytestmark = needs_mosquitto
 

@@ -18,25 +18,25 @@ import pytest
 
 from tests.roles.test_driver import ALICE, DONE, Desk, Script, knocks
 from tests.support.federations import make_federation
+from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.events import Event, RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Role
-from veilsum.protocol.messages import Message, Stamp
-from veilsum.protocol.session import Knock
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.journal import Journal
-from veilsum.roles.learner import LocalUpdate
-from veilsum.roles.machines import Rules
-from veilsum.roles.place import RoleOptions, make_party_learner, take_place
-from veilsum.roles.recording import ViewRecording, begin_recording, earlier_view
-from veilsum.roles.viewfile import load_view, save_view
-from veilsum.roles.views import NoiseSecrets, PublicFacts, View, pool
-from veilsum.simulations.attacks.ampc_coalition import final_model
-from veilsum.simulations.federation import Federation
-from veilsum.simulations.simulation import Node, Simulation
-from veilsum.simulations.viewrecorder import ViewRecorder
-from veilsum.transport.switchboard import Switchboard
+from veilsum.protocol.machines.events import Event, RoundCommitted
+from veilsum.protocol.machines.session import Knock
+from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.contract import LocalUpdate
+from veilsum.roles.monitor.log import Journal
+from veilsum.roles.process.context import RoleOptions, make_party_learner, take_place
+from veilsum.roles.process.machines import Rules
+from veilsum.roles.views.file import load_view, save_view
+from veilsum.roles.views.recorder import ViewRecording, begin_recording, earlier_view
+from veilsum.roles.views.view import NoiseSecrets, PublicFacts, View, pool
+from veilsum.simulations.attacks.model.ampc_coalition import final_model
+from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.simulation import Node, Simulation
+from veilsum.simulations.run.view_recorder import ViewRecorder
+from veilsum.transport.memory.switchboard import Switchboard
 
 SMALL = FederationConfig(scheme="masked", task="vectors:5")
 FACTS = PublicFacts(SMALL.agreed(), 5, (), 0)
@@ -217,7 +217,7 @@ def test_a_failed_write_leaves_no_draft_behind(tmp_path: Path, monkeypatch: pyte
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("veilsum.roles.privatefiles.os.fsync", full)
+    monkeypatch.setattr("veilsum.roles.federation.private_files.os.fsync", full)
     with pytest.raises(ParameterError, match="No space left"):
         recording_of(tmp_path / "alice.view").begin()
     assert list(tmp_path.iterdir()) == []

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
+from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.keys import Identity, PublicIdentity, Role
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.pins import PIN_FILE, accept_roster, pin_organiser, read_pin
-from veilsum.roles.privatefiles import PrivateFileError
-from veilsum.roles.roster import (
+from veilsum.roles.federation.pins import PIN_FILE, accept_roster, pin_organiser, read_pin
+from veilsum.roles.federation.private_files import PrivateFileError
+from veilsum.roles.federation.signed_roster import (
     RosterRefused,
     SignedRoster,
     load_roster,
@@ -26,7 +25,8 @@ from veilsum.roles.roster import (
     sign_roster,
     write_roster,
 )
-from veilsum.simulations.keypool import simulation_rsa_key
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.simulations.run.keypool import simulation_rsa_key
 
 AGREED = {"name": "fed", "clip": 8.0, "parties": ["alice", "bob"], "options": {}}
 

@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from tests.support.federations import make_federation
-from veilsum.protocol.events import RunFinished
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles import launch, mosquitto, process
-from veilsum.roles.driver import Tally
-from veilsum.roles.durable import Durable
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.journal import Journal
-from veilsum.roles.status import MOST_LATE
+from veilsum.protocol.machines.events import RunFinished
+from veilsum.roles.broker import mosquitto
+from veilsum.roles.monitor import launch
+from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.status import MOST_LATE
+from veilsum.roles.process import run as process
+from veilsum.roles.process.driver import Tally
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.persistent_state import Durable
 from veilsum.transport.errors import TooLarge
 
 ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))

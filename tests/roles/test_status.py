@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.status import Status, open_status, sign_status
-from veilsum.roles.watching import Board
+from veilsum.roles.monitor.status import Status, open_status, sign_status
+from veilsum.roles.monitor.watching import Board
+from veilsum.roles.process.entropy import SeededEntropy
 
 ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))
 EVE = Identity(PartyId("eve"), Role.CLIENT, SigningKey.generate(SeededEntropy(2)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from veilsum.roles.config import FederationConfig
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.simulations.audit.stage import Played, play
 
 

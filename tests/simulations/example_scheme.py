@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
-from veilsum.protocol.events import Event, LocalResult, Model, Send, WorkRequested
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.masking import mask_upload, pair_mask_key
-from veilsum.protocol.messages import Message, Stamp, Tensor, message
-from veilsum.protocol.parameters import Parameters
-from veilsum.protocol.ring import RingVector
-from veilsum.protocol.rounds import (
+from veilsum.protocol.machines.attempt import (
     Committed,
     Failed,
     RoundMachine,
@@ -29,9 +25,13 @@ from veilsum.protocol.rounds import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
-from veilsum.protocol.session import RoundClosed, hash_model
-from veilsum.protocol.transitions import Phase, TransitionTable
+from veilsum.protocol.machines.events import Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
+from veilsum.protocol.machines.session import RoundClosed, hash_model
+from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key
+from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 
 
 @message("ballot.vote")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.roles.cli import main
+from veilsum.roles.cli.main import main
 
 RATIOS = ("client_over_plain", "client_over_plain_same_layout", "server_over_plain", "upload_over_plain")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.protocol.schemes.interface import find_scheme
-from veilsum.simulations.docs import PAGE, machines_page, main
+from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.simulations.docs.machines import PAGE, machines_page, main
 
 
 def test_the_committed_page_is_what_the_tables_say(repository: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from veilsum.protocol.crypto.sealing import RsaPrivateKey, open_sealed, seal
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError, Rejection
-from veilsum.protocol.sealing import RsaPrivateKey, open_sealed, seal
-from veilsum.protocol.secret import Secret
-from veilsum.roles.keystore import generate_rsa_key
-from veilsum.simulations import keypool
-from veilsum.simulations.keypool import POOL_SIZE, simulation_rsa_key
+from veilsum.roles.federation.keystore import generate_rsa_key
+from veilsum.simulations.run import keypool
+from veilsum.simulations.run.keypool import POOL_SIZE, simulation_rsa_key
 
 LABEL = bytes(32)
 

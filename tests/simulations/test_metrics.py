@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.simulations import metrics
+from veilsum.simulations.attacks import metrics
 
 RNG = np.random.default_rng(7)
 

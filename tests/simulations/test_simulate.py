@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import veilsum
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.cli import main
-from veilsum.roles.config import FederationConfig
-from veilsum.simulations.report import describe
-from veilsum.simulations.simulate import SimulationResult, simulate
+from veilsum.roles.cli.main import main
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.simulations.run.report import describe
+from veilsum.simulations.run.simulate import SimulationResult, simulate
 from veilsum.transport.errors import BadSetting
-from veilsum.transport.faults import Crash, Faults
+from veilsum.transport.memory.faults import Crash, Faults
 
 SECURE = ("mpc", "ampc", "masked")
 ROUGH = "drop=0.1,duplicate=0.1,reorder=0.2,corrupt=0.05,delay=0.1"

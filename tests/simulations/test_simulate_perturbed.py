@@ -12,10 +12,10 @@ import pytest
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.perturbation.errors import UnsupportedModel
-from veilsum.roles.cli import main
-from veilsum.roles.config import FederationConfig, party_names
+from veilsum.roles.cli.main import main
+from veilsum.roles.config.federation_config import FederationConfig, party_names
 from veilsum.roles.learning.task import TaskOptions, load_task
-from veilsum.simulations.simulate import SimulationResult, simulate
+from veilsum.simulations.run.simulate import SimulationResult, simulate
 
 FLOAT32_NOISE = 1e-6
 

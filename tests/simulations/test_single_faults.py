@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulations import example_scheme
-from veilsum.protocol.events import RunFinished
 from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.machines.events import RunFinished
 from veilsum.simulations.testing import InFlight, Table, check_invariants
 
 SCHEMES = ["plain", "masked", "mpc", "ampc", example_scheme.Ballot.name]

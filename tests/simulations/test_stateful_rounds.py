@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.simulations import example_scheme
-from veilsum.protocol.parameters import Recovery, Schedule, ShareMode
-from veilsum.protocol.threat import Threat
+from veilsum.protocol.agreed.parameters import Recovery, Schedule, ShareMode
+from veilsum.protocol.agreed.threat import Threat
 from veilsum.simulations.testing import rounds_under_faults
 
 GAMES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.simulations import example_scheme
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, RemoteProtocolError
-from veilsum.protocol.events import RoundCommitted, RunFailed, RunFinished, TrainingRequested
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.schemes.interface import find_scheme
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.session import Knock
-from veilsum.protocol.shares import ReleasedShares
-from veilsum.protocol.survivors import SurvivorList
+from veilsum.protocol.machines.events import RoundCommitted, RunFailed, RunFinished, TrainingRequested
+from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.machines.session import Knock
+from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Stamp
 from veilsum.simulations.testing import (
     InvariantViolated,
     MarkedLearner,
@@ -32,7 +32,7 @@ from veilsum.simulations.testing import (
     schedules,
     table_settings,
 )
-from veilsum.simulations.testing.journal import Entry, KeyUse
+from veilsum.simulations.testing.trace import Entry, KeyUse
 
 SCHEMES = ["plain", "masked", "mpc", "ampc", "perturbed", "bilateral", example_scheme.Ballot.name]
 ALL = ("p0", "p1", "p2", "p3")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulations import example_scheme
-from veilsum.protocol.schemes.interface import Scheme
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.simulations.testing import RoundsUnderFaults
 
 

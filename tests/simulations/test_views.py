@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.protocol.messages import kind_of
 from veilsum.protocol.schemes.ampc.messages import SeedsForNeighbour
 from veilsum.protocol.schemes.plain import PlainUpdate
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.roles.viewfile import BadViewFile, load_view, save_view
-from veilsum.roles.views import View, pool
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import kind_of
+from veilsum.roles.views.file import BadViewFile, load_view, save_view
+from veilsum.roles.views.view import View, pool
 from veilsum.simulations.audit.stage import Played
-from veilsum.simulations.viewrecorder import members_of
+from veilsum.simulations.run.view_recorder import members_of
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
 ADVERSARIES = ("server", "client", "broker", "coalition", "others")

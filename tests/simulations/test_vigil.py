@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veilsum.protocol.events import RoundCommitted
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.shares import ReleasedShares
-from veilsum.protocol.survivors import SurvivorList
-from veilsum.simulations.vigil import InvariantViolated, Vigil
+from veilsum.protocol.machines.events import RoundCommitted
+from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Stamp
+from veilsum.simulations.run.invariants import InvariantViolated, Vigil
 
 ALICE, BOB, CAROL = PartyId("alice"), PartyId("bob"), PartyId("carol")
 SESSION = bytes(32)

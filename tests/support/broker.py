@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import make_certificates
-from veilsum.transport.broker_address import BrokerAddress, MqttVersion, Tls
-from veilsum.transport.topics import Topics
+from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion, Tls
+from veilsum.transport.mqtt.topics import Topics
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 START_S = 10.0

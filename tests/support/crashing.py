@@ -11,9 +11,9 @@ import signal
 import sys
 from typing import Any
 
-from veilsum.protocol.messages import kind_of
-from veilsum.roles import cli
-from veilsum.roles.post import PostOffice
+from veilsum.protocol.wire.messages import kind_of
+from veilsum.roles.cli import main as cli
+from veilsum.roles.process.envelopes import PostOffice
 
 
 def power_cut() -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.defences.learner import DefendedLearner
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.learner import TorchLearner
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.torch_learner import TorchLearner
+from veilsum.roles.process.entropy import SeededEntropy
 
 FAST = TrainingOptions(local_epochs=2, batch_size=8, payload="delta")
 SEED = 7

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.broker import BrokerProcess, free_port, mosquitto
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.enrolment import create_federation
-from veilsum.roles.federation import LoadedFederation, load_federation
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.enrolment import create_federation
+from veilsum.roles.federation.folder import LoadedFederation, load_federation
 
 QUICK = {"opening_s": 4.0, "phase_s": 4.0, "training_s": 4.0, "patience_s": 12.0}
 """Deadlines for tests: long enough for a loaded machine, short enough to wait for."""

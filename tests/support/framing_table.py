@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from veilsum.transport.faults import Faults
-from veilsum.transport.framing import Acknowledged, Endpoint, Failed
-from veilsum.transport.incoming import MESSAGE_OVERHEAD
+from veilsum.transport.framing.endpoint import Acknowledged, Endpoint, Failed
+from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD
 from veilsum.transport.limits import Limits
-from veilsum.transport.memory import Delivery, TimerDue, VirtualNetwork
+from veilsum.transport.memory.faults import Faults
+from veilsum.transport.memory.network import Delivery, TimerDue, VirtualNetwork
 
 TINY = Limits(
     chunk_bytes=16,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.lying_table import LyingTable
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.session import Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
+from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
+from veilsum.protocol.wire.messages import Stamp
 
 
 def session_of(table: LyingTable, number: int, *names: str) -> Stamp:

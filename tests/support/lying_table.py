@@ -18,8 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, ProtocolError, RemoteProtocolError
-from veilsum.protocol.events import (
+from veilsum.protocol.graphs.policy import parse_graph
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.attempt import RoundMachine
+from veilsum.protocol.machines.events import (
     Event,
     LocalResult,
     RoundCommitted,
@@ -31,23 +39,15 @@ from veilsum.protocol.events import (
     Warned,
     WorkRequested,
 )
-from veilsum.protocol.fixedpoint import plan
-from veilsum.protocol.graph_policy import parse_graph
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity, Role
-from veilsum.protocol.messages import Message
-from veilsum.protocol.parameters import Parameters, Timing
-from veilsum.protocol.participant import ParticipantMachine
-from veilsum.protocol.participation import ParticipationRecord
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.rounds import RoundMachine
-from veilsum.protocol.schemes.interface import Scheme, find_scheme
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.server import ServerMachine
-from veilsum.protocol.signing import SigningKey
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.learner import PAYLOADS, apply_update
-from veilsum.simulations.keypool import simulation_rsa_key
+from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.protocol.machines.server import ServerMachine
+from veilsum.protocol.numbers.fixedpoint import plan
+from veilsum.protocol.wire.messages import Message
+from veilsum.roles.learning.contract import PAYLOADS, apply_update
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.simulations.run.keypool import simulation_rsa_key
 
 MAX_WEIGHT = 1000
 CLIP = 8.0

@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from veilsum.protocol.agreement import AgreementKey
-from veilsum.protocol.boxes import Channel, seal_box
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.boxes import Channel, seal_box
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.sealing import RsaPrivateKey, seal
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.kdf import KeyContext, Purpose, derive_key
-from veilsum.protocol.sealing import RsaPrivateKey, seal
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey
 from veilsum.protocol.transcript import Transcript
 
 FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"

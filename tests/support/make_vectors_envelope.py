@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from tests.support.wire_examples import Empty, MaskedInput
-from veilsum.protocol.defects import WireDefect
-from veilsum.protocol.envelope import Body, Envelope, Expectation, encode_envelope, join, sign_envelope
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.header import Header
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.signing import SigningKey
+from veilsum.protocol.wire.defects import WireDefect
+from veilsum.protocol.wire.envelope import Body, Envelope, Expectation, encode_envelope, join, sign_envelope
+from veilsum.protocol.wire.header import Header
+from veilsum.protocol.wire.messages import Stamp
 
 FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 OURS = "Made by tests/support/make_vectors_envelope.py with the messages of tests/support/wire_examples.py."

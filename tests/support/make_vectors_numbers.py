@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from veilsum.protocol.fixedpoint import FixedPoint
-from veilsum.protocol.ring import Ring, add_into
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.stream import apply_masks
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.numbers.fixedpoint import FixedPoint
+from veilsum.protocol.numbers.ring import Ring, add_into
+from veilsum.protocol.numbers.stream import apply_masks
 
 FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 OURS = (

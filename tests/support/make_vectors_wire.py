@@ -19,11 +19,11 @@ import msgpack
 import numpy as np
 
 from tests.support.wire_examples import Boxes, Empty, Everything, MaskedInput, Ratio, RoundKeys, Share
-from veilsum.protocol.defects import WireDefect
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message, Stamp, kind_of
-from veilsum.protocol.wire import encode_message
+from veilsum.protocol.wire.codec import encode_message
+from veilsum.protocol.wire.defects import WireDefect
+from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 
 FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 OURS = "Made by tests/support/make_vectors_wire.py with the messages of tests/support/wire_examples.py."

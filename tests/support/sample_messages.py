@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veilsum.protocol.fields import (
+from veilsum.protocol.wire.fields import (
     BooleanField,
     BytesField,
     FieldType,
@@ -20,8 +20,8 @@ from veilsum.protocol.fields import (
     TextField,
     TupleField,
 )
-from veilsum.protocol.messages import Message, message_schema
-from veilsum.protocol.schema import RecordField
+from veilsum.protocol.wire.messages import Message, message_schema
+from veilsum.protocol.wire.schema import RecordField
 
 
 @cache

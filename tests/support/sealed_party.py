@@ -9,9 +9,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from veilsum.transport.base import Buffer, OpenChunk, SealChunk
-from veilsum.transport.broker_address import BrokerAddress
 from veilsum.transport.limits import Limits
-from veilsum.transport.mqtt import MqttTransport
+from veilsum.transport.mqtt.broker_address import BrokerAddress
+from veilsum.transport.mqtt.transport import MqttTransport
 
 FEDERATION = "a federation of tests"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from veilsum.protocol.keys import Identity
-from veilsum.protocol.parameters import Parameters, Timing
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.schemes.interface import Scheme
-from veilsum.protocol.secret import Secret
+from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.machines.scheme import Scheme
 
 UNCHANGING = (Identity, Parameters, Timing, Roster, Scheme)
 ATOMS = (str, bytes, int, float, bool, type(None), enum.Enum, type)

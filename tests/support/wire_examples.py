@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import AtMost, Length, MaxLength, Message, Stamp, Tensor, message, record
+from veilsum.protocol.wire.messages import AtMost, Length, MaxLength, Message, Stamp, Tensor, message, record
 
 
 @record

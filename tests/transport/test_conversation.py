@@ -27,11 +27,11 @@ from tests.support.broker import BrokerProcess, any_broker
 from tests.support.sealed_party import mqtt_party, seals
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import Closed, Unreachable
-from veilsum.transport.faults import Faults
-from veilsum.transport.framed import FramedTransport
-from veilsum.transport.framing import Endpoint
+from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.limits import Limits
-from veilsum.transport.switchboard import Switchboard
+from veilsum.transport.memory.faults import Faults
+from veilsum.transport.memory.switchboard import Switchboard
+from veilsum.transport.reliable import FramedTransport
 
 PARTIES = ("alice", "bob", "carol")
 PATIENCE_S = 30.0

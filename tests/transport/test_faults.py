@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.transport.errors import BadSetting
-from veilsum.transport.faults import PROBABILITIES, Crash, Dice, Faults, Partition
+from veilsum.transport.memory.faults import PROBABILITIES, Crash, Dice, Faults, Partition
 
 probabilities = st.builds(Faults, **{name: st.floats(0, 1) for name in PROBABILITIES})
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.framing_table import TINY, FramingTable
 from veilsum.transport.errors import Unreachable
-from veilsum.transport.faults import Faults
+from veilsum.transport.memory.faults import Faults
 
 PARTIES = "abc"
 pairs = st.tuples(st.sampled_from(PARTIES), st.sampled_from(PARTIES)).filter(lambda pair: pair[0] != pair[1])

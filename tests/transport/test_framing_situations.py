@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.framing_table import TINY, FramingTable
 from veilsum.transport.base import Buffer
-from veilsum.transport.datagrams import Chunk, Head, associated_data, parse_header
 from veilsum.transport.errors import BadSetting, TooLarge, Unreachable
-from veilsum.transport.framing import Acknowledged, Endpoint, Failed
-from veilsum.transport.incoming import MESSAGE_OVERHEAD, Incoming
+from veilsum.transport.framing.datagrams import Chunk, Head, associated_data, parse_header
+from veilsum.transport.framing.endpoint import Acknowledged, Endpoint, Failed
+from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD, Incoming
 from veilsum.transport.limits import MIB, Limits
 
 KEYS = {frozenset(pair): f"key of {pair[0]} and {pair[1]}".encode() for pair in ("ab", "bc", "ac")}

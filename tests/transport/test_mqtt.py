@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.broker import BrokerProcess, embedded, free_port, needs_mosquitto
 from tests.support.sealed_party import FEDERATION, mqtt_party, seals
-from veilsum.transport.broker_address import BrokerAddress, MqttVersion
 from veilsum.transport.errors import BrokerUnreachable, Closed, TooLarge, Unreachable
 from veilsum.transport.limits import MIB, Limits
-from veilsum.transport.mqtt import LARGEST_ACCEPTED, MqttTransport
-from veilsum.transport.topics import Topics
+from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion
+from veilsum.transport.mqtt.topics import Topics
+from veilsum.transport.mqtt.transport import LARGEST_ACCEPTED, MqttTransport
 
 PATIENCE_S = 30.0
 

@@ -15,9 +15,9 @@ import pytest
 
 from tests.support.broker import BrokerProcess, guarded_mosquitto, mosquitto, needs_mosquitto
 from tests.support.sealed_party import FEDERATION, mqtt_party
-from veilsum.transport.broker_address import MqttVersion, Tls
 from veilsum.transport.errors import AddressTaken, BadSetting, BrokerRefused, Unreachable
 from veilsum.transport.limits import MIB, Limits
+from veilsum.transport.mqtt.broker_address import MqttVersion, Tls
 
 pytestmark = needs_mosquitto
 PATIENCE_S = 60.0
@@ -176,7 +176,7 @@ def test_two_processes_under_one_address_are_told_so(start: StartBroker) -> None
 LONELY_PARTY = """
 import asyncio, sys
 from tests.support.sealed_party import mqtt_party
-from veilsum.transport.broker_address import BrokerAddress
+from veilsum.transport.mqtt.broker_address import BrokerAddress
 
 async def main():
     async with mqtt_party(BrokerAddress("127.0.0.1", int(sys.argv[1])), "bob") as bob:

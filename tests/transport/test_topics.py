@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.transport.errors import BadSetting
-from veilsum.transport.topics import Topics
+from veilsum.transport.mqtt.topics import Topics
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilsum.transport.errors import Unreachable
-from veilsum.transport.faults import Crash, Faults, Partition
-from veilsum.transport.memory import (
+from veilsum.transport.memory.faults import Crash, Faults, Partition
+from veilsum.transport.memory.network import (
     Crashed,
     Delivery,
     NetworkEvent,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from veilsum.protocol.graph import Graph
-from veilsum.protocol.keys import Role
-from veilsum.protocol.parameters import Bias, Parameters, Recovery, Rekey
-from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.agreed.parameters import Bias, Parameters, Recovery, Rekey
+from veilsum.protocol.crypto.identity import Role
+from veilsum.protocol.graphs.graph import Graph
+from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
 from veilsum.protocol.schemes.ampc.messages import (
     ModelHeld,
     ResultDigest,
@@ -17,10 +18,9 @@ from veilsum.protocol.schemes.ampc.messages import (
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.ampc.server import AmpcServer
 from veilsum.protocol.schemes.ampc.setup import EpochRelay, EpochSetup
-from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.shares import ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
 
 DROP_POINTS = {
     "seeds": SeedsForNeighbour,

@@ -32,9 +32,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
+from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
 
 SEEDS_DOMAIN = "sealed-seeds"
 

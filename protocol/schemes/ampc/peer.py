@@ -8,23 +8,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veilsum.protocol.boxes import open_box, seal_box
-from veilsum.protocol.decomposition import (
+from veilsum.protocol.agreed.parameters import ShareMode
+from veilsum.protocol.crypto.boxes import open_box, seal_box
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.graphs.graph import Graph, complete
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.attempt import (
+    Committed,
+    Failed,
+    Seat,
+    handles,
+    require_absent,
+    require_from_server,
+)
+from veilsum.protocol.machines.events import Event, Model, Send, WorkRequested
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.machines.transitions import TransitionTable, Trigger
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.numbers.stream import apply_masks
+from veilsum.protocol.schemes.ampc.decomposition import (
     EpochSecrets,
     add_biases_back,
     keyed_model_hash,
     share_key,
     subtracted_biases,
 )
-from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.events import Event, Model, Send, WorkRequested
-from veilsum.protocol.graph import Graph, complete
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.kdf import KeyContext, Purpose, derive_key
-from veilsum.protocol.masking import self_mask_key
-from veilsum.protocol.parameters import ShareMode
-from veilsum.protocol.ring import RingVector
-from veilsum.protocol.rounds import Committed, Failed, Seat, handles, require_absent, require_from_server
 from veilsum.protocol.schemes.ampc.messages import (
     Aggregate,
     ResultDigest,
@@ -32,17 +42,14 @@ from veilsum.protocol.schemes.ampc.messages import (
     SeedsRevealed,
     ShareVector,
 )
-from veilsum.protocol.schemes.collecting_participant import (
+from veilsum.protocol.secure_sum.masking import self_mask_key
+from veilsum.protocol.secure_sum.participant import (
     COLLECTING_MOVES,
     CollectingParticipant,
     ParticipantPhase,
 )
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.session import hash_model
-from veilsum.protocol.shares import ShareKind
-from veilsum.protocol.stream import apply_masks
-from veilsum.protocol.survivors import SurvivorList, SurvivorProof, check_differencing
-from veilsum.protocol.transitions import TransitionTable, Trigger
+from veilsum.protocol.secure_sum.shares import ShareKind
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
 
 _P = ParticipantPhase
 _BEFORE_RESULT = (

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from veilsum.protocol.agreed.parameters import ShareMode
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.events import Event, Send, Warned
-from veilsum.protocol.graph import Graph, complete
+from veilsum.protocol.graphs.graph import Graph, complete
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.masking import self_mask_key
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.parameters import ShareMode
-from veilsum.protocol.rounds import Committed, Failed, ServerDesk, handles, require_absent
+from veilsum.protocol.machines.attempt import Committed, Failed, ServerDesk, handles, require_absent
+from veilsum.protocol.machines.events import Event, Send, Warned
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, SeedsRevealed
-from veilsum.protocol.schemes.collecting_server import COLLECTING_MOVES, CollectingServer, ServerPhase
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.stream import apply_masks
-from veilsum.protocol.survivors import SurvivorSignature
-from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.secure_sum.masking import self_mask_key
+from veilsum.protocol.secure_sum.server import COLLECTING_MOVES, CollectingServer, ServerPhase
+from veilsum.protocol.secure_sum.survivors import SurvivorSignature
+from veilsum.protocol.wire.messages import Stamp
 
 _P = ServerPhase
 _WORDS = ("deadline", "loss")

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilsum.protocol.boxes import open_box, seal_box
-from veilsum.protocol.decomposition import EpochSecrets, keyed_model_hash
+from veilsum.protocol.crypto.boxes import open_box, seal_box
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.sealing import open_sealed, seal
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.events import Event, Model, Send
-from veilsum.protocol.graph import Graph
+from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.kdf import KeyContext, Purpose, derive_key
-from veilsum.protocol.messages import Tensor
-from veilsum.protocol.randomness import require_random
-from veilsum.protocol.rounds import (
+from veilsum.protocol.machines.attempt import (
     Failed,
     Prepared,
     RoundMachine,
@@ -36,6 +34,11 @@ from veilsum.protocol.rounds import (
     require_absent,
     require_from_server,
 )
+from veilsum.protocol.machines.events import Event, Model, Send
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.randomness import require_random
+from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, keyed_model_hash
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
     ModelGiven,
@@ -48,10 +51,7 @@ from veilsum.protocol.schemes.ampc.messages import (
     seal_label,
     sealed_digest,
 )
-from veilsum.protocol.sealing import open_sealed, seal
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.session import hash_model
-from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.wire.messages import Tensor
 
 SEED_BYTES = 32
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from veilsum.protocol.parameters import Parameters, Recovery
-from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
-from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
+from veilsum.protocol.agreed.parameters import Parameters, Recovery
+from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.masked.server import MaskedServer
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.shares import ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
 
 
 @register

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_distinct_keys
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.events import Event, Send
-from veilsum.protocol.graph import Graph, explicit
+from veilsum.protocol.graphs.graph import Graph, explicit
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.masking import WHOLE_VECTOR, mask_upload, pair_mask_key, self_mask_key
-from veilsum.protocol.ring import RingVector
-from veilsum.protocol.rounds import Seat, handles, outcome_of, require_from_server
-from veilsum.protocol.schemes.collecting_participant import (
-    COLLECTING_MOVES,
-    CollectingParticipant,
-    ParticipantPhase,
-)
+from veilsum.protocol.machines.attempt import Seat, handles, outcome_of, require_from_server
+from veilsum.protocol.machines.events import Event, Send
+from veilsum.protocol.machines.session import RoundClosed
+from veilsum.protocol.machines.transitions import TransitionTable
+from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,
     CohortKeys,
@@ -25,11 +22,14 @@ from veilsum.protocol.schemes.masked.messages import (
     cohort_seed,
     round_key_digest,
 )
-from veilsum.protocol.session import RoundClosed
-from veilsum.protocol.shares import ShareKind
-from veilsum.protocol.survivors import check_differencing
-from veilsum.protocol.threat import Threat
-from veilsum.protocol.transitions import TransitionTable
+from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR, mask_upload, pair_mask_key, self_mask_key
+from veilsum.protocol.secure_sum.participant import (
+    COLLECTING_MOVES,
+    CollectingParticipant,
+    ParticipantPhase,
+)
+from veilsum.protocol.secure_sum.shares import ShareKind
+from veilsum.protocol.secure_sum.survivors import check_differencing
 
 _P = ParticipantPhase
 _OPEN = (_P.ADVERTISING, _P.SHARING, _P.MASKING, _P.AWAITING_SURVIVORS, _P.VOTING, _P.AWAITING_RESULT)

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Length, Message, Stamp, message, record
+from veilsum.protocol.wire.messages import Length, Message, Stamp, message, record
 
 ROUND_KEY_DOMAIN = "round-key"
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.agreement import AgreementKey, require_agreement_key, require_new_key
+from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_new_key
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.events import Event, Model, Send, Warned
-from veilsum.protocol.graph import Graph
+from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.masking import WHOLE_VECTOR, pair_mask_key, self_mask_key, unmask_sum
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.ring import RingVector
-from veilsum.protocol.rounds import Committed, ServerDesk, handles, require_absent
-from veilsum.protocol.schemes.collecting_server import COLLECTING_MOVES, CollectingServer, ServerPhase
+from veilsum.protocol.machines.attempt import Committed, ServerDesk, handles, require_absent
+from veilsum.protocol.machines.events import Event, Model, Send, Warned
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.machines.transitions import TransitionTable, Trigger
+from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,
     CohortKeys,
@@ -26,10 +26,10 @@ from veilsum.protocol.schemes.masked.messages import (
     cohort_seed,
     round_key_digest,
 )
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.session import hash_model
-from veilsum.protocol.shares import holders_of
-from veilsum.protocol.transitions import TransitionTable, Trigger
+from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR, pair_mask_key, self_mask_key, unmask_sum
+from veilsum.protocol.secure_sum.server import COLLECTING_MOVES, CollectingServer, ServerPhase
+from veilsum.protocol.secure_sum.shares import holders_of
+from veilsum.protocol.wire.messages import Stamp
 
 _P = ServerPhase
 

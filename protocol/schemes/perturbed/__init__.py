@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.fixedpoint import FixedPoint, fits_budget
-from veilsum.protocol.parameters import Parameters, Recovery, Schedule
-from veilsum.protocol.ring import Ring
-from veilsum.protocol.rounds import RoundMachine, Seat, ServerDesk
-from veilsum.protocol.schemes.interface import Scheme, register, secure_sum_problems
+from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
+from veilsum.protocol.numbers.fixedpoint import FixedPoint, fits_budget
+from veilsum.protocol.numbers.ring import Ring
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.perturbed.bilateral import BilateralClient, BilateralServer
 from veilsum.protocol.schemes.perturbed.client import PerturbedClient
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxQuestion
 from veilsum.protocol.schemes.perturbed.options import read_settings, setting_problems
 from veilsum.protocol.schemes.perturbed.server import PerturbedServer
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.shares import ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
 
 TERM_WORD_BITS = 64
 _LARGEST_RANGE_BITS = 30

@@ -17,25 +17,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import EncodingError, ProtocolError
-from veilsum.protocol.events import Event, Warned, WorkRequested
-from veilsum.protocol.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.noise import PublicPart, Reals
+from veilsum.protocol.machines.attempt import Seat, ServerDesk, failure_of, handles, require_from_server
+from veilsum.protocol.machines.events import Event, Warned, WorkRequested
+from veilsum.protocol.machines.session import RoundClosed, hash_model
+from veilsum.protocol.machines.transitions import TransitionTable
+from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.perturbation.contract import PublicPart, Reals
 from veilsum.protocol.perturbation.errors import PrecisionLost, TermTooLarge
-from veilsum.protocol.ring import RingVector
-from veilsum.protocol.rounds import Seat, ServerDesk, failure_of, handles, require_from_server
-from veilsum.protocol.schemes.collecting_participant import ParticipantPhase
-from veilsum.protocol.schemes.collecting_server import ServerPhase
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.server import MaskedServer, Opened
 from veilsum.protocol.schemes.perturbed.disguising import Disguising, Drawn
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxAnswer, SoftmaxQuestion
-from veilsum.protocol.session import RoundClosed, hash_model
-from veilsum.protocol.transitions import TransitionTable
+from veilsum.protocol.secure_sum.participant import ParticipantPhase
+from veilsum.protocol.secure_sum.server import ServerPhase
+from veilsum.protocol.wire.messages import Stamp
 
 _S = ServerPhase
 _C = ParticipantPhase

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.events import Event, LocalResult, Send
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.rounds import Failed, RoundMachine, Seat, handles, outcome_of, require_from_server
+from veilsum.protocol.machines.attempt import (
+    Failed,
+    RoundMachine,
+    Seat,
+    handles,
+    outcome_of,
+    require_from_server,
+)
+from veilsum.protocol.machines.events import Event, LocalResult, Send
+from veilsum.protocol.machines.session import RoundClosed
+from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, PerturbedTerms, SoftmaxAnswer
-from veilsum.protocol.session import RoundClosed
-from veilsum.protocol.transitions import Phase, TransitionTable
 
 
 class ClientPhase(Phase):

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
-from veilsum.protocol.events import Event, Send, WorkRequested
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Stamp
-from veilsum.protocol.noise import Answer, Disguise, ServerNoise
+from veilsum.protocol.machines.attempt import Failed, ServerDesk, failure_of, require_absent
+from veilsum.protocol.machines.events import Event, Send, WorkRequested
+from veilsum.protocol.machines.session import RoundOpened, hash_model
+from veilsum.protocol.perturbation.contract import Answer, Disguise, ServerNoise
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
-from veilsum.protocol.rounds import Failed, ServerDesk, failure_of, require_absent
 from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxAnswer, SoftmaxQuestion
-from veilsum.protocol.session import RoundOpened, hash_model
+from veilsum.protocol.wire.messages import Stamp
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
-from veilsum.protocol.events import Event, LocalResult, Send, TrainingRequested, WorkRequested
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.noise import Answer, Asked, ClientNoise, PublicPart
-from veilsum.protocol.rounds import Seat, Trained
+from veilsum.protocol.machines.attempt import Seat, Trained
+from veilsum.protocol.machines.events import Event, LocalResult, Send, TrainingRequested, WorkRequested
+from veilsum.protocol.perturbation.contract import Answer, Asked, ClientNoise, PublicPart
 from veilsum.protocol.schemes.perturbed.messages import SoftmaxQuestion
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.messages import Length, Message, Stamp, Tensor, message
-from veilsum.protocol.noise import Answer, PublicPart, Question
+from veilsum.protocol.perturbation.contract import Answer, PublicPart, Question
+from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, message
 
 
 @message("perturbed.noise")

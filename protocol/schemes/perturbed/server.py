@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from veilsum.protocol.averaging import weighted_mean
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
-from veilsum.protocol.events import Event, Model, Warned, WorkRequested
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.noise import Recovered, require_numbers
-from veilsum.protocol.rounds import (
+from veilsum.protocol.machines.attempt import (
     Committed,
     Failed,
     RoundMachine,
@@ -22,10 +19,13 @@ from veilsum.protocol.rounds import (
     handles,
     require_absent,
 )
+from veilsum.protocol.machines.events import Event, Model, Warned, WorkRequested
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.averaging import weighted_mean
+from veilsum.protocol.perturbation.contract import Recovered, require_numbers
 from veilsum.protocol.schemes.perturbed.disguising import Disguising, Drawn
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxQuestion
-from veilsum.protocol.session import hash_model
-from veilsum.protocol.transitions import Phase, TransitionTable, Trigger
 
 
 class ServerPhase(Phase):

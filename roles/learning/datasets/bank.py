@@ -22,9 +22,9 @@ import numpy as np
 
 from veilsum.roles.learning.datasets.common import held_out
 from veilsum.roles.learning.datasets.files import find_file, missing, open_maybe_gzip, require_folder
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
 
 DEFAULT_MODEL = "mlp3"

@@ -8,7 +8,7 @@ import numpy as np
 
 from veilsum.roles.learning.datasets.common import held_out, refuse_argument
 from veilsum.roles.learning.datasets.images import image_task
-from veilsum.roles.learning.supervised import SupervisedTask
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
 
 CLASSES = 10

@@ -19,8 +19,8 @@ from veilsum.roles.learning.datasets.files import (
     require_labels,
 )
 from veilsum.roles.learning.datasets.images import channels_first, image_task
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
 
 CLASSES = 7

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Array, Samples, TaskOptions
 
 

@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from veilsum.roles.learning.datasets.common import refuse_argument
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.seeds import generator
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, TaskOptions
 
 FEATURES = 16

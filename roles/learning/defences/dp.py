@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learner import FloatVector
+from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.defences.accountant import PrivacyLoss, gaussian_loss, laplace_loss
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
 from veilsum.roles.learning.defences.packing import pack, unpack

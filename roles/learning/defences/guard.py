@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from veilsum.roles.learner import FloatVector
-from veilsum.roles.learning.loop import Feed, Objective, average_gradient, train_epochs
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import Entry
+from veilsum.roles.learning.contract import FloatVector
+from veilsum.roles.learning.training.loop import Feed, Objective, average_gradient, train_epochs
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.vectorize import Entry
 
 Gradients = tuple[list[torch.Tensor], float]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learner import FloatVector, Learner, LocalUpdate
+from veilsum.roles.federation.private_files import read_private_file, replace_private_file
+from veilsum.roles.learning.contract import FloatVector, Learner, LocalUpdate
 from veilsum.roles.learning.factory import Defended
-from veilsum.roles.privatefiles import read_private_file, replace_private_file
 
 STATE_FILE = "defence.state"
 

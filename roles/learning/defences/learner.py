@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes
-from veilsum.protocol.secret import Secret
 from veilsum.roles.learning.defences.dp import NoiseGuard, PrivateStepsGuard
 from veilsum.roles.learning.defences.guard import Guard, Guards
 from veilsum.roles.learning.defences.packing import pack, unpack
@@ -20,7 +20,7 @@ from veilsum.roles.learning.defences.private import PrivateKey
 from veilsum.roles.learning.defences.settings import Defence, Dp, Ppdl, Sketch, Spn
 from veilsum.roles.learning.defences.sketch import SketchGuard
 from veilsum.roles.learning.defences.spn import SpnGuard
-from veilsum.roles.learning.learner import LearnerParts, TorchLearner
+from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
 _STATE_VERSION = 1
 _ORDER = (Sketch, Spn, Dp, Ppdl)

@@ -14,7 +14,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from veilsum.roles.learner import FloatVector
+from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
 from veilsum.roles.learning.defences.private import PrivateKey
 from veilsum.roles.learning.defences.settings import Ppdl

@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from veilsum.protocol.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes, require_random
-from veilsum.protocol.secret import Secret
 from veilsum.roles.learning.defences.settings import Mechanism
 
 KEY_BYTES = 32

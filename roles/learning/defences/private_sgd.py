@@ -27,9 +27,9 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.guard import Gradients, Party, RoundWork
 from veilsum.roles.learning.defences.private import PrivateKey, Stream
 from veilsum.roles.learning.defences.settings import Dp
-from veilsum.roles.learning.loop import Feed, Objective, require_finite, trainable
-from veilsum.roles.learning.optimizers import make_optimizer
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.loop import Feed, Objective, require_finite, trainable
+from veilsum.roles.learning.training.optimizers import make_optimizer
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 _NUMBERS_AT_ONCE = 1 << 24
 _SAMPLES_AT_ONCE = 256

@@ -30,8 +30,8 @@ from torch.nn import functional
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
 from veilsum.roles.learning.defences.settings import Sketch
-from veilsum.roles.learning.loop import Objective
 from veilsum.roles.learning.seeds import generator
+from veilsum.roles.learning.training.loop import Objective
 
 Layer: TypeAlias = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicNoise
 
 Reals = NDArray[np.float64]
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.perturbation.client import client_terms, cross_entropy_terms, run_forward
+from veilsum.protocol.perturbation.algebra.exchange import answer, ask, conclude
+from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.terms import client_terms, cross_entropy_terms, run_forward
 from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.errors import ExchangeOverflow
-from veilsum.protocol.perturbation.exchange import answer, ask, conclude
-from veilsum.protocol.perturbation.key import NoiseKey, new_key
 from veilsum.protocol.perturbation.settings import NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.perturbation.tracing.trace import trace
+from veilsum.roles.process.entropy import SeededEntropy
 
 CLASSES = 4
 PLAN = trace(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, CLASSES)), torch.zeros(1, 3))

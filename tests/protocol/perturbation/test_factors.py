@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilsum.protocol.perturbation.factors import FactorSpace
+from veilsum.protocol.perturbation.tracing.factors import FactorSpace
 
 ONE = torch.zeros((), dtype=torch.int64)
 

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.perturbation.client import client_terms
+from veilsum.protocol.perturbation.algebra.key import new_key
+from veilsum.protocol.perturbation.algebra.layout import weighted_mean
+from veilsum.protocol.perturbation.algebra.moments import pooled_statistics
+from veilsum.protocol.perturbation.algebra.packing import load_parameters
+from veilsum.protocol.perturbation.algebra.recovery import recover
+from veilsum.protocol.perturbation.algebra.terms import client_terms
 from veilsum.protocol.perturbation.draws import UniformStream
-from veilsum.protocol.perturbation.key import new_key
-from veilsum.protocol.perturbation.layout import weighted_mean
-from veilsum.protocol.perturbation.moments import pooled_statistics
-from veilsum.protocol.perturbation.packing import load_parameters
-from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.perturbation.tracing.trace import trace
 
 
 def entropy(n: int) -> bytes:

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.perturbation.client import client_terms
+from veilsum.protocol.perturbation.algebra.key import new_key
+from veilsum.protocol.perturbation.algebra.losses import mean_loss
+from veilsum.protocol.perturbation.algebra.packing import load_parameters
+from veilsum.protocol.perturbation.algebra.recovery import recover
+from veilsum.protocol.perturbation.algebra.terms import client_terms
 from veilsum.protocol.perturbation.errors import PrecisionLost
-from veilsum.protocol.perturbation.key import new_key
-from veilsum.protocol.perturbation.losses import mean_loss
-from veilsum.protocol.perturbation.packing import load_parameters
-from veilsum.protocol.perturbation.plan import Plan
-from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.trace import trace
+from veilsum.roles.process.entropy import SeededEntropy
 
 SMALL = trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)), torch.zeros(1, 2))
 

@@ -18,22 +18,22 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from veilsum.protocol.perturbation.client import (
+from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
+from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, weighted_mean
+from veilsum.protocol.perturbation.algebra.losses import mean_loss, target_matrix
+from veilsum.protocol.perturbation.algebra.packing import load_parameters
+from veilsum.protocol.perturbation.algebra.recovery import Recovered, recover
+from veilsum.protocol.perturbation.algebra.terms import (
     client_terms,
     cross_entropy_terms,
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.exchange import answer, conclude
-from veilsum.protocol.perturbation.key import NoiseKey, new_key
-from veilsum.protocol.perturbation.layout import Terms, require_terms, weighted_mean
-from veilsum.protocol.perturbation.losses import mean_loss, target_matrix
-from veilsum.protocol.perturbation.packing import load_parameters
-from veilsum.protocol.perturbation.plan import Plan
-from veilsum.protocol.perturbation.recovery import Recovered, recover
 from veilsum.protocol.perturbation.settings import UNIT_ROUNDOFF, NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.trace import trace
+from veilsum.roles.process.entropy import SeededEntropy
 
 BLOCKS = (
     *("conv", "grouped", "depthwise", "residual", "concat", "product", "gated_sum", "batchnorm", "groupnorm"),

@@ -13,22 +13,22 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.perturbation.backward import AutogradBody, DenseChainBody
-from veilsum.protocol.perturbation.client import (
+from veilsum.protocol.perturbation.algebra.backward import AutogradBody, DenseChainBody
+from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
+from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, term_sizes, weighted_mean
+from veilsum.protocol.perturbation.algebra.packing import load_parameters
+from veilsum.protocol.perturbation.algebra.recovery import recover
+from veilsum.protocol.perturbation.algebra.terms import (
     client_terms,
     cross_entropy_terms,
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.exchange import answer, conclude
-from veilsum.protocol.perturbation.key import NoiseKey, new_key
-from veilsum.protocol.perturbation.layout import Terms, require_terms, term_sizes, weighted_mean
-from veilsum.protocol.perturbation.packing import load_parameters
-from veilsum.protocol.perturbation.plan import Plan
-from veilsum.protocol.perturbation.recovery import recover
 from veilsum.protocol.perturbation.settings import NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.trace import trace
+from veilsum.roles.process.entropy import SeededEntropy
 
 
 @pytest.fixture(scope="module")

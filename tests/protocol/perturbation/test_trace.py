@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from veilsum.protocol.perturbation.algebra.selftest import TOLERANCE
 from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
-from veilsum.protocol.perturbation.factors import FactorSpace
-from veilsum.protocol.perturbation.selftest import TOLERANCE
-from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.perturbation.tracing.factors import FactorSpace
+from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.learning.models import build_model
 
 

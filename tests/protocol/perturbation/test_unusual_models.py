@@ -12,7 +12,7 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
-from veilsum.protocol.perturbation.trace import trace
+from veilsum.protocol.perturbation.tracing.trace import trace
 
 SHAPES = {"vector": (6,), "image": (3, 8, 8), "sequence": (3, 10), "volume": (2, 4, 4, 4)}
 OUTPUTS = 4

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
+from veilsum.protocol.crypto.sealing import RsaPrivateKey, open_sealed
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.schemes.ampc import setup
-from veilsum.protocol.sealing import RsaPrivateKey, open_sealed
-from veilsum.protocol.secret import Secret
 
 
 @functools.cache

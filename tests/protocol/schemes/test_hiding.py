@@ -15,13 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.lying_table import Flight, LyingTable
-from veilsum.protocol.events import LocalResult
+from veilsum.protocol.agreed.parameters import Bias, Recovery, ShareMode
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
-from veilsum.protocol.parameters import Bias, Recovery, ShareMode
+from veilsum.protocol.machines.events import LocalResult
 from veilsum.protocol.schemes.ampc.messages import Aggregate
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 Words = NDArray[Any]
 WORDS = 4096

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from tests.support.lying_table import Flight, LyingTable, Tamper
-from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.shamir import FIELD_PRIME
 from veilsum.protocol.errors import AbortReason, EncodingError
-from veilsum.protocol.events import LocalResult
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
+from veilsum.protocol.machines.events import LocalResult
+from veilsum.protocol.machines.session import Hello, SessionTerms, Withdrawn
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsRevealed
 from veilsum.protocol.schemes.masked.messages import ROUND_KEY_DOMAIN, RoundKeys, round_key_digest
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.session import Hello, SessionTerms, Withdrawn
-from veilsum.protocol.shamir import FIELD_PRIME
-from veilsum.protocol.shares import ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SURVIVOR_DOMAIN, SurvivorList, SurvivorSignature
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SURVIVOR_DOMAIN, SurvivorList, SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 SECURE = ("masked", "mpc", "ampc")
 PEERS = ("mpc", "ampc")

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tests.support.lying_table import Flight, LyingTable
-from veilsum.protocol.boxes import seal_box
+from veilsum.protocol.agreed.parameters import ShareMode
+from veilsum.protocol.crypto.boxes import seal_box
+from veilsum.protocol.crypto.sealing import seal
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message, Stamp
-from veilsum.protocol.parameters import ShareMode
-from veilsum.protocol.participant import EARLY_MESSAGES_PER_SENDER
+from veilsum.protocol.machines.participant import EARLY_MESSAGES_PER_SENDER
+from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionTerms
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
     Aggregate,
@@ -28,10 +29,9 @@ from veilsum.protocol.schemes.ampc.messages import (
     sealed_digest,
 )
 from veilsum.protocol.schemes.ampc.setup import EpochSetup
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.sealing import seal
-from veilsum.protocol.session import Hello, Invitation, RoundOpened, SessionTerms
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.process.entropy import SeededEntropy
 
 PEERS = ("mpc", "ampc")
 REASON = AbortReason

@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 
 from tests.support.lying_table import Flight, LyingTable
+from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
+from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.schemes.ampc.messages import SeedsRevealed
 from veilsum.protocol.schemes.masked.messages import RoundKeys
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.session import RoundClosed
-from veilsum.protocol.shares import DeliveredShares, ReleasedShares, SealedShares
-from veilsum.protocol.survivors import (
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import (
     SURVIVOR_DOMAIN,
     SurvivorList,
     SurvivorProof,
     SurvivorSignature,
 )
-from veilsum.protocol.threat import Threat
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 SECURE = ("masked", "mpc", "ampc")
 REASON = AbortReason

@@ -10,23 +10,23 @@ import pytest
 
 from tests.support.lying_sessions import opening, session_of
 from tests.support.lying_table import Flight, LyingTable
-from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.agreed.parameters import Rekey
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message, Stamp
-from veilsum.protocol.parameters import Rekey
-from veilsum.protocol.schemes.ampc.messages import ModelGiven, SealedRecord, SeedsRelayed
-from veilsum.protocol.schemes.masked.messages import CohortKeys, KeyRecord, RoundKeys
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.session import (
+from veilsum.protocol.machines.session import (
     HelloRecord,
     Invitation,
     RoundOpened,
     SessionOpened,
 )
-from veilsum.protocol.shares import DeliveredShares, ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorList, SurvivorProof
+from veilsum.protocol.schemes.ampc.messages import ModelGiven, SealedRecord, SeedsRelayed
+from veilsum.protocol.schemes.masked.messages import CohortKeys, KeyRecord, RoundKeys
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp
 
 SECURE = ("masked", "mpc", "ampc")
 REASON = AbortReason

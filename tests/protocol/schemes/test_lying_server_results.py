@@ -9,13 +9,13 @@ import pytest
 
 from tests.support.lying_table import Flight, LyingTable
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.events import RunFinished
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message, Stamp
+from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.session import Farewell, RoundOpened, hash_model
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.session import Farewell, RoundOpened, hash_model
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp
 
 REASON = AbortReason
 PEERS = ("mpc", "ampc")

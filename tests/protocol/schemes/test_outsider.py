@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 
 from tests.support.lying_table import LyingTable, make_identities, party_names
-from veilsum.protocol.agreement import AgreementKey
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity
-from veilsum.protocol.messages import Message, Stamp
-from veilsum.protocol.roster import Roster
-from veilsum.protocol.schemes.ampc.messages import ModelHeld, ModelWanted, ResultDigest
-from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.secret import Secret
-from veilsum.protocol.session import (
+from veilsum.protocol.machines.session import (
     Farewell,
     Hello,
     HelloRecord,
@@ -29,8 +25,12 @@ from veilsum.protocol.session import (
     SessionTerms,
     Withdrawn,
 )
-from veilsum.protocol.shares import DeliveredShares, ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorList, SurvivorSignature
+from veilsum.protocol.schemes.ampc.messages import ModelHeld, ModelWanted, ResultDigest
+from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp
 
 SECURE = ("masked", "mpc", "ampc")
 REASON = AbortReason

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.errors import AbortReason, RemoteProtocolError
-from veilsum.protocol.events import LocalResult, Model, RoundFailed, RunFailed, RunFinished, Warned
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
-from veilsum.protocol.noise import Answer, Question, Reals, Recovered
+from veilsum.protocol.machines.events import LocalResult, Model, RoundFailed, RunFailed, RunFinished, Warned
+from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened, hash_model
+from veilsum.protocol.perturbation.contract import Answer, Question, Reals, Recovered
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.messages import (
@@ -21,9 +21,9 @@ from veilsum.protocol.schemes.perturbed.messages import (
     SoftmaxAnswer,
     SoftmaxQuestion,
 )
-from veilsum.protocol.session import Farewell, RoundClosed, RoundOpened, hash_model
+from veilsum.protocol.wire.messages import Message
 from veilsum.simulations.testing import InFlight, Table, check_invariants
-from veilsum.simulations.testing.noise import TableDisguise, TableServerNoise
+from veilsum.simulations.testing.perturbation import TableDisguise, TableServerNoise
 
 P1 = PartyId("p1")
 BOTH = pytest.mark.parametrize("scheme", ["perturbed", "bilateral"])

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.events import LocalResult, Model, RoundCommitted, RunFailed, Warned
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.messages import Message
-from veilsum.protocol.participation import ParticipationRecord
+from veilsum.protocol.machines.events import LocalResult, Model, RoundCommitted, RunFailed, Warned
+from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.schemes.masked.messages import RoundKeys
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.shares import ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorProof
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorProof
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 from veilsum.simulations.testing import Table, check_invariants
 
 SCHEMES = ("plain", "masked", "mpc", "ampc", "perturbed", "bilateral")

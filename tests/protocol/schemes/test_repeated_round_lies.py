@@ -10,16 +10,16 @@ import pytest
 from tests.support.lying_sessions import opening, session_of
 from tests.support.lying_table import Flight, LyingTable
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.events import Model
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.messages import Message
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.machines.session import Farewell
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.session import Farewell
-from veilsum.protocol.shares import ReleasedShares
-from veilsum.protocol.survivors import SurvivorProof
+from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorProof
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 PEERS = ("mpc", "ampc")
 SECURE = ("masked", *PEERS)

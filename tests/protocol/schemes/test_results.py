@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.lying_table import MAX_WEIGHT, Flight, LyingTable, make_identities, party_names
+from veilsum.protocol.agreed.parameters import Bias, Differencing, Parameters, Recovery, Rekey, ShareMode
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
-from veilsum.protocol.events import LocalResult, RunFailed, RunFinished
-from veilsum.protocol.fixedpoint import plan
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.keys import Identity
-from veilsum.protocol.messages import Message
-from veilsum.protocol.parameters import Bias, Differencing, Parameters, Recovery, Rekey, ShareMode
-from veilsum.protocol.roster import Roster
+from veilsum.protocol.machines.events import LocalResult, RunFailed, RunFinished
+from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.machines.session import SessionOpened
+from veilsum.protocol.numbers.fixedpoint import plan
 from veilsum.protocol.schemes.ampc.messages import ModelGiven, SeedsForNeighbour, SeedsRevealed, ShareVector
-from veilsum.protocol.schemes.interface import find_scheme
-from veilsum.protocol.schemes.uploads import MaskedInput
-from veilsum.protocol.session import SessionOpened
-from veilsum.protocol.shares import ReleasedShares, SealedShares
-from veilsum.protocol.survivors import SurvivorSignature
-from veilsum.protocol.threat import Threat
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 SECURE = ("masked", "mpc", "ampc")
 PEERS = ("mpc", "ampc")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.task import Task, TaskOptions, load_task
-from veilsum.roles.learning.vectors import VectorsTask
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import torch
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.bank import CATEGORIES, MEAN_AND_DEVIATION, read_bank
 from veilsum.roles.learning.datasets.files import read_npz
-from veilsum.roles.learning.supervised import SupervisedTask
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.task import TaskOptions, load_task
 
 RNG = np.random.default_rng(0)

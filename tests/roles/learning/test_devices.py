@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learning.devices import available_device, resolve_device
-from veilsum.roles.learning.learner import TorchLearner
 from veilsum.roles.learning.splits import Split
 from veilsum.roles.learning.task import Task
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.devices import available_device, resolve_device
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.torch_learner import TorchLearner
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.sampled_from(["auto", "cuda"]))

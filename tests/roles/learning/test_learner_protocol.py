@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learner import LocalUpdate, Payload, TrainingFailed, apply_update, headline
+from veilsum.roles.learning.contract import LocalUpdate, Payload, TrainingFailed, apply_update, headline
 
 finite = st.floats(-1e6, 1e6, width=32)
 vectors = hnp.arrays(np.float32, st.integers(1, 20), elements=finite)
@@ -75,5 +75,5 @@ def test_the_headline_is_the_first_metric() -> None:
 
 
 def test_the_learner_protocol_imports_no_torch() -> None:
-    code = "import sys, veilsum.roles.learner; sys.exit('torch' in sys.modules)"
+    code = "import sys, veilsum.roles.learning.contract; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learning.modelfiles import layout_of, load_model, save_model
+from veilsum.roles.learning.models.files import layout_of, load_model, save_model
 from veilsum.roles.learning.task import TaskOptions, load_task
 
 LAYOUT = (("b.weight", (2, 3)), ("a.bias", (3,)), ("c", ()))

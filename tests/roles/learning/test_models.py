@@ -6,7 +6,7 @@ from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.models import Network, build_model
-from veilsum.roles.learning.vectorize import to_vector
+from veilsum.roles.learning.training.vectorize import to_vector
 
 MLPS = ["mlp1", "mlp3", "mlp5:512", "mlp7"]
 SMALL = ["resnet20", "resnet32", "resnet56", "densenet", "dlnet", "dlnet-tanh", "dlnet-relu"]

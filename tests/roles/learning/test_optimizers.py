@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.optimizers import make_optimizer
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import to_vector
+from veilsum.roles.learning.training.optimizers import make_optimizer
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.vectorize import to_vector
 
 
 @pytest.mark.parametrize(

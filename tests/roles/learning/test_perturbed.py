@@ -14,20 +14,20 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.noise import Answer, Question
+from veilsum.protocol.perturbation.contract import Answer, Question
 from veilsum.protocol.perturbation.errors import UnsupportedModel
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.entropy import SeededEntropy
-from veilsum.roles.learning import loop
-from veilsum.roles.learning.disguise import LARGEST_ADAPTED_GAMMA, DisguisingServer
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.modelfiles import layout_of, save_model
-from veilsum.roles.learning.perturbed import PerturbedLearner, TaskNoise, trace_task
-from veilsum.roles.learning.protected import Predictor, protect_for_task
-from veilsum.roles.learning.supervised import SupervisedTask
+from veilsum.roles.learning.models.files import layout_of, save_model
+from veilsum.roles.learning.perturbation.client import PerturbedLearner, TaskNoise, trace_task
+from veilsum.roles.learning.perturbation.protected import Predictor, protect_for_task
+from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, DisguisingServer
 from veilsum.roles.learning.task import TaskOptions, load_task
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectors import VectorsTask
+from veilsum.roles.learning.training import loop
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.process.entropy import SeededEntropy
 
 RANDOM = SeededEntropy(5).for_party("server")
 GRADIENT = TrainingOptions(payload="gradient", learning_rate=0.3, device="cpu")

@@ -11,18 +11,18 @@ import torch
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.config import FederationConfig, party_names
-from veilsum.roles.learner import FloatVector, apply_update
+from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.server_optimizer import ServerOptimizer, optimizers, read_optimizer
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import layout, to_vector
-from veilsum.roles.stepping import Stepping
-from veilsum.simulations.federation import Federation
-from veilsum.simulations.record import Recorder
-from veilsum.simulations.simulate import simulate
-from veilsum.simulations.simulation import Simulation
-from veilsum.transport.faults import Crash, Faults
+from veilsum.roles.learning.training.server_optimizer import ServerOptimizer, optimizers, read_optimizer
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.vectorize import layout, to_vector
+from veilsum.roles.process.server_step import Stepping
+from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.record import Recorder
+from veilsum.simulations.run.simulate import simulate
+from veilsum.simulations.run.simulation import Simulation
+from veilsum.transport.memory.faults import Crash, Faults
 
 OPTIONS = TrainingOptions(
     payload="gradient", learning_rate=0.05, schedule="step:every=2,factor=0.5", server_optimizer="adam"

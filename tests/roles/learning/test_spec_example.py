@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.roles.learning.compare import train_alone
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.task import BUILT_IN, TaskOptions, load_task
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.compare import train_alone
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 SPEC = Path(__file__).parents[3] / "specs" / "learning.md"
 

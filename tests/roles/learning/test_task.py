@@ -9,12 +9,16 @@ import pytest
 import torch
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.learning.datasets.supervised import (
+    SupervisedTask,
+    classification_metrics,
+    regression_metrics,
+)
+from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.supervised import SupervisedTask, classification_metrics, regression_metrics
 from veilsum.roles.learning.task import BUILT_IN, Samples, Task, TaskOptions, load_task
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectors import VectorLearner, VectorsTask
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 ALLOWED = (
     "digits, synthetic-regression, bank, mnist, cifar10, ham10000, bank:with-duration, vectors:DIMENSION, "
@@ -77,7 +81,7 @@ def test_a_users_task_with_samples_that_do_not_fit_each_other_is_refused(
 ) -> None:
     text = (
         "import numpy as np\n"
-        "from veilsum.roles.learning.supervised import SupervisedTask\n"
+        "from veilsum.roles.learning.datasets.supervised import SupervisedTask\n"
         "from veilsum.roles.learning.task import Samples\n"
         "def rows(width): return Samples(np.ones((4, width), np.float32), np.zeros(4, np.int64))\n"
         "def shapes(options): return SupervisedTask(rows(2), rows(3), None)\n"
@@ -142,7 +146,7 @@ def test_vectors_run_from_name_to_update_without_importing_torch() -> None:
         "import sys\n"
         "from veilsum.roles.learning.factory import make_learner\n"
         "from veilsum.roles.learning.task import TaskOptions, load_task\n"
-        "from veilsum.roles.learning.training import TrainingOptions\n"
+        "from veilsum.roles.learning.training.settings import TrainingOptions\n"
         "learner = make_learner(load_task('vectors:5', TaskOptions()), 0, 3, 'iid', TrainingOptions(), 1)\n"
         "learner.train(learner.initial_model(), 0)\n"
         "sys.exit('torch' in sys.modules)\n"

@@ -13,17 +13,17 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learner import FloatVector, Payload, TrainingFailed, apply_update, headline
-from veilsum.roles.learning.compare import mean_metrics, train_alone, train_central, train_standalone
-from veilsum.roles.learning.learner import TorchLearner
-from veilsum.roles.learning.loop import Feed
+from veilsum.roles.learning.contract import FloatVector, Payload, TrainingFailed, apply_update, headline
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.splits import Split
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples, Task
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import layout
-from veilsum.roles.learning.vectors import VectorsTask
+from veilsum.roles.learning.training.compare import mean_metrics, train_alone, train_central, train_standalone
+from veilsum.roles.learning.training.loop import Feed
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.torch_learner import TorchLearner
+from veilsum.roles.learning.training.vectorize import layout
 
 FAST = TrainingOptions(local_epochs=1, batch_size=32)
 PAYLOADS: list[Payload] = ["model", "delta", "gradient"]
@@ -103,7 +103,7 @@ def test_another_process_computes_the_same_bytes(digits: Task) -> None:
         "from hashlib import sha256\n"
         "from veilsum.roles.learning.factory import make_learner\n"
         "from veilsum.roles.learning.task import TaskOptions, load_task\n"
-        "from veilsum.roles.learning.training import TrainingOptions\n"
+        "from veilsum.roles.learning.training.settings import TrainingOptions\n"
         "options = TrainingOptions(local_epochs=1, batch_size=32)\n"
         "learner = make_learner(load_task('digits', TaskOptions(seed=7)), 2, 5, 'iid', options, 7)\n"
         "payload = learner.train(learner.initial_model(), 1).payload\n"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 
 def test_the_defaults_are_valid_for_every_payload() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.vectorize import layout, load_vector, to_vector
+from veilsum.roles.learning.training.vectorize import layout, load_vector, to_vector
 
 
 def normed() -> nn.Module:

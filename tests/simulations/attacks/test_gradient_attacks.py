@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from veilsum.simulations.attacks.analytic import analytic
-from veilsum.simulations.attacks.common import AttackDoesNotFit, Budget, Victim
-from veilsum.simulations.attacks.dlg import dlg, idlg
-from veilsum.simulations.attacks.inverting import inverting, mean_change, simulated_change, unit
-from veilsum.simulations.attacks.spn import spn_adaptive
-from veilsum.simulations.attacks.targets import Target, as_noise, gradients_in
+from veilsum.simulations.attacks.gradient.analytic import analytic
+from veilsum.simulations.attacks.gradient.dlg import dlg, idlg
+from veilsum.simulations.attacks.gradient.inverting import inverting, mean_change, simulated_change, unit
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget, Victim
+from veilsum.simulations.attacks.gradient.spn import spn_adaptive
+from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
+from veilsum.simulations.attacks.metrics import matching, ssim
 from veilsum.simulations.audit.stage import Played, pixels
-from veilsum.simulations.metrics import matching, ssim
 
 Stage = Callable[..., Played]
 BUDGET = Budget(200, 1, 30.0)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from veilsum.simulations.attacks.common import SMALL, Budget, Victim, fast_convolutions, minimise
-from veilsum.simulations.attacks.dlg import idlg
-from veilsum.simulations.audit import memory
-from veilsum.simulations.audit.gradient import targets_of
+from veilsum.simulations.attacks.gradient.dlg import idlg
+from veilsum.simulations.attacks.gradient.matching import SMALL, Budget, Victim, fast_convolutions, minimise
 from veilsum.simulations.audit.registry import AttackEntry, find_attack
 from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows import memory
+from veilsum.simulations.audit.rows.gradient import targets_of
 from veilsum.simulations.audit.scales import find_scale
 
 

@@ -7,18 +7,23 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from veilsum.protocol.ring import Ring
+from veilsum.protocol.numbers.ring import Ring
 from veilsum.roles.learning.task import Samples
-from veilsum.simulations.attacks.ampc_coalition import recover_models
-from veilsum.simulations.attacks.common import AttackDoesNotFit, Budget
-from veilsum.simulations.attacks.membership import Exposed, attack_network, loss_threshold, split_suspects
-from veilsum.simulations.attacks.models import best_model
-from veilsum.simulations.attacks.rounds import dp_averaging, sketch_rounds
-from veilsum.simulations.attacks.seeds import difference, difference_of_rounds, numpy_stream, search
-from veilsum.simulations.attacks.shadow import shadow_models
-from veilsum.simulations.attacks.targets import config_of, gradients_in
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget
+from veilsum.simulations.attacks.gradient.targets import config_of, gradients_in
+from veilsum.simulations.attacks.membership.membership import (
+    Exposed,
+    attack_network,
+    loss_threshold,
+    split_suspects,
+)
+from veilsum.simulations.attacks.membership.shadow import shadow_models
+from veilsum.simulations.attacks.metrics import membership, model_distance, ssim
+from veilsum.simulations.attacks.model.ampc_coalition import recover_models
+from veilsum.simulations.attacks.model.best import best_model
+from veilsum.simulations.attacks.rounds.repeated import dp_averaging, sketch_rounds
+from veilsum.simulations.attacks.rounds.seeds import difference, difference_of_rounds, numpy_stream, search
 from veilsum.simulations.audit.stage import Played, pixels
-from veilsum.simulations.metrics import membership, model_distance, ssim
 
 Stage = Callable[..., Played]
 

@@ -13,20 +13,20 @@ import pytest
 import torch
 from torch import nn
 
-from veilsum.protocol.perturbation.client import (
+from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
+from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.packing import load_parameters
+from veilsum.protocol.perturbation.algebra.terms import (
     client_terms,
     cross_entropy_terms,
     exchange_request,
     run_forward,
 )
 from veilsum.protocol.perturbation.draws import UniformStream
-from veilsum.protocol.perturbation.exchange import answer, conclude
-from veilsum.protocol.perturbation.key import NoiseKey, new_key
-from veilsum.protocol.perturbation.packing import load_parameters
-from veilsum.protocol.perturbation.plan import Plan
 from veilsum.protocol.perturbation.settings import NoiseSettings
-from veilsum.protocol.perturbation.trace import trace
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.trace import trace
+from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.attacks.perturbation import (
     balancedness,
     cross_entropy,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.simulations.attacks.common import Budget, one_thread
+from veilsum.simulations.attacks.gradient.matching import Budget, one_thread
 from veilsum.simulations.audit import request as requests
 from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.registry import ATTACKS

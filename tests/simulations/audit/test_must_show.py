@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.roles import cli
+from veilsum.roles.cli import main as cli
+from veilsum.simulations.audit.report.verdicts import warnings
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import Row
+from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.runner import Steps, rows_of
 from veilsum.simulations.audit.scales import find_scale
-from veilsum.simulations.audit.verdicts import warnings
 
 pytestmark = pytest.mark.long
 SMOKE = find_scale("smoke")

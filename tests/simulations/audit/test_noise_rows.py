@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.viewfile import load_view, save_view
-from veilsum.simulations.attacks.common import AttackDoesNotFit
-from veilsum.simulations.attacks.perturbed_server import NoiseKeys
-from veilsum.simulations.attacks.targets import gradients_in
-from veilsum.simulations.audit.disguised import noise_requests, predicts_alike, true_updates
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.views.file import load_view, save_view
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.attacks.gradient.targets import gradients_in
+from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.models import hides_and_recovers
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import Row
+from veilsum.simulations.audit.rows.models import hides_and_recovers
+from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.runner import rows_of
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.stage import Played, play
 from veilsum.simulations.audit.steps import Steps
+from veilsum.simulations.audit.sweeps.perturbed_models import noise_requests, predicts_alike, true_updates
 
 SMOKE = find_scale("smoke")
 NOISE_ATTACKS = [name for name, entry in ATTACKS.items() if entry.kind in ("perturbation", "noise", "seeds")]

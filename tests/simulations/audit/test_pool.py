@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.simulations.attacks.common import AttackDoesNotFit, Budget
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget
 from veilsum.simulations.audit.pool import meter_of, run_jobs
-from veilsum.simulations.audit.ppc import measure
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.runner import run_requests, share_references
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.steps import Steps
+from veilsum.simulations.audit.sweeps.ppc import measure
 
 TINY = replace(
     find_scale("smoke"),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.simulations.audit.cap import Point, cap, common_grid, distance
-from veilsum.simulations.audit.curves import sections
-from veilsum.simulations.audit.ppc import GRIDS, PpcOutcome, cap_table, grid_of, point_table
+from veilsum.simulations.audit.report.curves import sections
+from veilsum.simulations.audit.sweeps.cap import Point, cap, common_grid, distance
+from veilsum.simulations.audit.sweeps.ppc import GRIDS, PpcOutcome, cap_table, grid_of, point_table
 
 
 def point(ratio: float, accuracy: float, rmse: float, raw: float | None = None, name: str = "dp") -> Point:

@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles import cli
-from veilsum.simulations.attacks.common import AttackDoesNotFit
-from veilsum.simulations.audit import gradient, runner
-from veilsum.simulations.audit.asides import BrokerJob, asides
-from veilsum.simulations.audit.evaluators import classes_shown
-from veilsum.simulations.audit.everything import SCHEMES, all_requests, left_out
-from veilsum.simulations.audit.markdown import CURVES, figures, marks, replace_figures, require_marks
-from veilsum.simulations.audit.page import Report, render
-from veilsum.simulations.audit.pictures import Curve, plot, png
+from veilsum.roles.cli import main as cli
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.audit import runner
 from veilsum.simulations.audit.registry import ATTACKS, find_attack
+from veilsum.simulations.audit.report.markdown import CURVES, figures, marks, replace_figures, require_marks
+from veilsum.simulations.audit.report.page import Report, render
+from veilsum.simulations.audit.report.pictures import Curve, plot, png
+from veilsum.simulations.audit.report.verdicts import judge, verdicts, warnings
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import Picture, Row, table
+from veilsum.simulations.audit.rows import gradient
+from veilsum.simulations.audit.rows.asides import BrokerJob, asides
+from veilsum.simulations.audit.rows.evaluators import classes_shown
+from veilsum.simulations.audit.rows.row import Picture, Row, table
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.stage import attackable_task, pixels
-from veilsum.simulations.audit.sweeps import sweep_requests
-from veilsum.simulations.audit.verdicts import judge, verdicts, warnings
+from veilsum.simulations.audit.sweeps.everything import SCHEMES, all_requests, left_out
+from veilsum.simulations.audit.sweeps.sweeps import sweep_requests
 
 SMOKE = find_scale("smoke")
 

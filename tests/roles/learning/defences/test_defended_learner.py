@@ -10,14 +10,14 @@ from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.config import FederationConfig
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.defences.keeping import KeepingLearner
 from veilsum.roles.learning.defences.packing import pack, unpack
 from veilsum.roles.learning.factory import Defended, make_learner
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectors import VectorsTask
-from veilsum.simulations.simulate import simulate
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.simulations.run.simulate import simulate
 
 DELTA = TrainingOptions(local_epochs=2, batch_size=8, payload="delta")
 PAYLOADS = [DELTA, replace(DELTA, payload="model", optimizer="adam"), TrainingOptions(payload="gradient")]

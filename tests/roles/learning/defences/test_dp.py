@@ -15,10 +15,10 @@ from veilsum.roles.learning.defences.accountant import gaussian_loss
 from veilsum.roles.learning.defences.dp import PrivateStepsGuard
 from veilsum.roles.learning.defences.private_sgd import Clipping, Plan
 from veilsum.roles.learning.defences.settings import Dp
-from veilsum.roles.learning.loop import Feed
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.task import Samples
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.loop import Feed
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 DELTA = TrainingOptions(local_epochs=1, batch_size=8, payload="delta")
 GRADIENT = TrainingOptions(payload="gradient")

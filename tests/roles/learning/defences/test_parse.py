@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config import FederationConfig
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.defences.parse import Defences, parse_defence
 from veilsum.roles.learning.defences.settings import Dp, Ppdl, Sketch, Spn
 
@@ -154,7 +154,7 @@ def test_the_defence_is_part_of_what_the_organiser_signs() -> None:
 
 def test_reading_a_defence_loads_no_torch() -> None:
     code = (
-        "import sys; from veilsum.roles.config import FederationConfig; "
+        "import sys; from veilsum.roles.config.federation_config import FederationConfig; "
         "FederationConfig(defence='spn+dp:sigma=1,clip=1').require_workable(); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

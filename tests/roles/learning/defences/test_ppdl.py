@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
 from veilsum.roles.learning.defences.ppdl import largest
-from veilsum.roles.learning.training import TrainingOptions
+from veilsum.roles.learning.training.settings import TrainingOptions
 
 DELTA = TrainingOptions(local_epochs=1, batch_size=8, payload="delta")
 GRADIENT = TrainingOptions(payload="gradient")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.secret import Secret
-from veilsum.roles.entropy import SeededEntropy
 from veilsum.roles.learning.defences.private import KEY_BYTES, PrivateKey
+from veilsum.roles.process.entropy import SeededEntropy
 
 KEY = PrivateKey.draw(SeededEntropy(5))
 MANY = 200_000

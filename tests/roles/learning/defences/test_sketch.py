@@ -12,8 +12,8 @@ from tests.support.defended import defended, make_task, undefended
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.sketch import CountSketch, sketched_layers
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import layout
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.vectorize import layout
 
 GRADIENT = TrainingOptions(payload="gradient")
 sketches = st.builds(

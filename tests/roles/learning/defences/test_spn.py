@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.entropy import SeededEntropy
+from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.defences.learner import DefendedLearner
 from veilsum.roles.learning.defences.private import PrivateKey
 from veilsum.roles.learning.defences.spn import (
@@ -24,10 +24,10 @@ from veilsum.roles.learning.defences.spn import (
 )
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.models.network import Network
-from veilsum.roles.learning.supervised import SupervisedTask
 from veilsum.roles.learning.task import Samples
-from veilsum.roles.learning.training import TrainingOptions
-from veilsum.roles.learning.vectorize import layout, load_vector
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.vectorize import layout, load_vector
+from veilsum.roles.process.entropy import SeededEntropy
 
 KEY = PrivateKey.draw(SeededEntropy(5))
 BITS = 6

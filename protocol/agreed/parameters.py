@@ -1,0 +1,207 @@
+"""What all parties of a federation must agree on, checked at construction with all problems reported together.
+
+`config_hash` covers exactly these fields: they are the safety part of a configuration. How many rounds are
+run, where the broker is and how long a phase may take are not in it; those may differ without anyone being
+less safe.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from veilsum.protocol.agreed.threat import Threat, threshold_for
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
+from veilsum.protocol.numbers.fixedpoint import FixedPoint
+
+COMPLETE_GRAPH = GraphPolicy(GraphKind.COMPLETE)
+
+
+class Recovery(enum.Enum):
+    """What happens when an upload is missing: rebuild from shares, or end the round (the papers' protocols)."""
+
+    SHARES = "shares"
+    NONE = "none"
+
+
+class Bias(enum.Enum):
+    """AMPC's second decomposition: each peer hides behind its own bias, or all behind the common sum."""
+
+    OWN = "own"
+    COMMON = "common"
+
+
+class ShareMode(enum.Enum):
+    """AMPC's first decomposition: a share travels as its seed, or as the vector itself."""
+
+    SEEDED = "seeded"
+    TENSOR = "tensor"
+
+
+class Rekey(enum.Enum):
+    """How often AMPC's sealed seeds are exchanged: once per membership epoch, or every round."""
+
+    EPOCH = "epoch"
+    ROUND = "round"
+
+
+class Schedule(enum.Enum):
+    """All participants train at once, or one after the other on the model the last one left."""
+
+    FEDAVG = "fedavg"
+    ROUND_ROBIN = "round-robin"
+
+
+class Differencing(enum.Enum):
+    """What a participant does when a cohort differs from an earlier one by too few parties."""
+
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    scheme: str
+    encoding: FixedPoint
+    dimension: int
+    min_parties: int = 3
+    graph: GraphPolicy = COMPLETE_GRAPH
+    threat: Threat = Threat.LYING
+    threshold: int | None = None
+    recovery: Recovery = Recovery.SHARES
+    bias: Bias = Bias.OWN
+    share_mode: ShareMode = ShareMode.SEEDED
+    rekey: Rekey = Rekey.EPOCH
+    schedule: Schedule = Schedule.FEDAVG
+    payload: str = "model"
+    differencing: Differencing = Differencing.WARN
+    min_cohort_change: int = 2
+    max_attempts: int = 3
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        problems = list(self._problems())
+        if problems:
+            raise ParameterError(problems)
+
+    @property
+    def vector_length(self) -> int:
+        return self.encoding.vector_length(self.dimension)
+
+    @property
+    def config_hash(self) -> bytes:
+        """SHA-256 over a canonical description of every field."""
+        return hashlib.sha256(length_prefixed(domain_tag("config"), self.describe().encode())).digest()
+
+    def describe(self) -> str:
+        """Canonical text: the JSON of all fields, keys sorted."""
+        encoding = self.encoding
+        fields = {
+            "scheme": self.scheme,
+            "bits": encoding.ring.bits,
+            "fractional_bits": encoding.fractional_bits,
+            "clip": float(encoding.clip).hex(),
+            "max_parties": encoding.max_parties,
+            "max_weight": encoding.max_weight,
+            "dimension": self.dimension,
+            "min_parties": self.min_parties,
+            "graph": self.graph.describe(),
+            "threat": self.threat.value,
+            "threshold": self.threshold,
+            "recovery": self.recovery.value,
+            "bias": self.bias.value,
+            "share_mode": self.share_mode.value,
+            "rekey": self.rekey.value,
+            "schedule": self.schedule.value,
+            "payload": self.payload,
+            "differencing": self.differencing.value,
+            "min_cohort_change": self.min_cohort_change,
+            "max_attempts": self.max_attempts,
+            "options": dict(self.options),
+        }
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def lists_neighbourhoods(self) -> bool:
+        """Whether clients are told about their neighbours only.
+
+        A server that follows the protocol need not prove the rest of a list to anyone, and on a k-regular
+        graph the lists are what would make the cost of a round grow with the square of the parties.
+        """
+        return self.threat is Threat.SEMI_HONEST and self.graph.kind is GraphKind.K_REGULAR
+
+    def threshold_of(self, holders: int) -> int:
+        """How many of `holders` rebuild a secret or make a survivor list count."""
+        own = self.threshold if self.counts_neighbours(holders) else None
+        return threshold_for(holders, self.threat) if own is None else own
+
+    def counts_neighbours(self, holders: int) -> bool:
+        """Whether the federation's own threshold is meant: it counts the k neighbours of a party.
+
+        Peers of AMPC share their self masks among all, whatever the graph of their shares; there the
+        threshold follows from the threat.
+        """
+        return self.threshold is not None and holders == self.graph.k + 1
+
+    def _threshold_problems(self) -> Iterator[str]:
+        threshold, k = self.threshold, self.graph.k
+        if threshold is None:
+            return
+        if self.graph.kind is not GraphKind.K_REGULAR:
+            yield "a threshold of its own is for k-regular graphs; elsewhere it follows from the threat"
+        elif not 2 <= threshold <= k:
+            yield f"threshold must be from 2 to {k}, the number of neighbours, not {threshold}"
+        elif self.threat is Threat.LYING and 2 * threshold <= k:
+            yield (
+                f"threshold {threshold} of {k} neighbours lets a lying server get two survivor lists signed: "
+                f"use at least {k // 2 + 1}, more if neighbours may lie too"
+            )
+
+    def _problems(self) -> Iterator[str]:
+        if self.dimension < 1:
+            yield f"dimension must be at least 1, not {self.dimension}"
+        if self.min_parties < 1:
+            yield f"min_parties must be at least 1, not {self.min_parties}"
+        if self.min_parties > self.encoding.max_parties:
+            yield (
+                f"min_parties {self.min_parties} is more than the {self.encoding.max_parties} parties there are: "
+                "lower min_parties or add parties"
+            )
+        yield from self._threshold_problems()
+        if self.bias is Bias.COMMON and self.recovery is not Recovery.NONE:
+            yield "bias 'common' does not survive a missing upload: use recovery 'none' or bias 'own'"
+        if self.max_attempts < 1:
+            yield f"max_attempts must be at least 1, not {self.max_attempts}"
+        if self.min_cohort_change < 1:
+            yield f"min_cohort_change must be at least 1, not {self.min_cohort_change}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long each wait may last, in seconds. Local: parties may differ."""
+
+    opening_s: float = 30.0
+    phase_s: float = 30.0
+    training_s: float = 600.0
+    patience_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be a positive number of seconds, not {value}"
+            for name, value in vars(self).items()
+            if not 0 < value < math.inf
+        ]
+        if self.patience_s < self.training_s + self.phase_s:
+            problems.append(
+                "patience_s must be at least training_s + phase_s, or participants leave too early"
+            )
+        if problems:
+            raise ParameterError(problems)

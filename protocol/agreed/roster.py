@@ -1,0 +1,75 @@
+"""Who may take part: names, roles and public keys, under one hash.
+
+The roster is made and signed by an organiser, never by the server
+(roles/federation/signed_roster.py). Here it is a value: a party that is not in it does not exist.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.identity import PublicIdentity, Role
+from veilsum.protocol.crypto.signing import verify_signature
+from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
+from veilsum.protocol.identifiers import SERVER, PartyId
+
+
+@dataclass(frozen=True)
+class Roster:
+    version: int
+    identities: tuple[PublicIdentity, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identities", tuple(sorted(self.identities, key=lambda one: one.name)))
+        problems = list(_roster_problems(self.identities))
+        if problems:
+            raise ParameterError(problems)
+
+    @cached_property
+    def _by_name(self) -> dict[PartyId, PublicIdentity]:
+        return {identity.name: identity for identity in self.identities}
+
+    @cached_property
+    def digest(self) -> bytes:
+        parts = [identity.digest for identity in self.identities]
+        return hashlib.sha256(
+            length_prefixed(domain_tag("roster"), self.version.to_bytes(8, "big"), *parts)
+        ).digest()
+
+    @cached_property
+    def participants(self) -> tuple[PartyId, ...]:
+        return tuple(one.name for one in self.identities if one.role in (Role.CLIENT, Role.PEER))
+
+    def identity(self, name: str) -> PublicIdentity:
+        found = self._by_name.get(PartyId(name))
+        if found is None:
+            raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} is not in roster version {self.version}")
+        return found
+
+    def require_participant(self, name: str) -> PublicIdentity:
+        found = self.identity(name)
+        if found.role not in (Role.CLIENT, Role.PEER):
+            raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} is a {found.role}, not a participant")
+        return found
+
+    def verify(self, name: str, domain: str, digest: bytes, signature: bytes) -> None:
+        """Return only if the named party itself signed the digest."""
+        verify_signature(self.identity(name).verify_key, domain, digest, signature)
+
+
+def _roster_problems(identities: Iterable[PublicIdentity]) -> Iterable[str]:
+    listed = Counter(identity.name for identity in identities)
+    keys: dict[bytes, PartyId] = {}
+    for identity in identities:
+        if listed[identity.name] > 1:
+            yield f"{identity.name} is listed twice"
+        owner = keys.setdefault(identity.verify_key, identity.name)
+        if owner != identity.name:
+            yield f"{owner} and {identity.name} have the same key"
+        if (identity.role is Role.SERVER) != (identity.name == SERVER):
+            yield f"the server is the party named '{SERVER}', and no other: {identity.name} is a {identity.role}"

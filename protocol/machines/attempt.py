@@ -1,0 +1,292 @@
+"""One attempt of one round, and one set-up of a session: the machines that schemes are made of.
+
+A scheme writes a `RoundMachine` for the server and one for the participant. The machines know their phase,
+a deadline and, when they are done, an outcome; sessions, attempts, retries and models are the business of
+server.py and participant.py beside this file. Handlers check everything before they change anything, so that
+a refused message changes nothing:
+
+    class CollectingServer(RoundMachine):
+        table = TransitionTable(...)
+
+        @handles(MaskedInput)
+        def collect(self, sender, message, now): ...
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import (
+    Event,
+    LocalResult,
+    Model,
+    RoundFailed,
+    Send,
+    TrainingRequested,
+    WorkRequested,
+)
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.perturbation.contract import ClientNoise, ServerNoise
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.wire.messages import Message, Stamp
+
+H = TypeVar("H", bound=Callable[..., list[Event]])
+
+ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64] | None, int], Model]
+"""The next model from the model of a round, the mean of its payloads and the round's number.
+
+Without a mean the round closes without a step.
+"""
+
+NextModel: TypeAlias = Callable[[Model, NDArray[np.float64] | None], Model]
+"""The model after this round, from the model before it and the mean of its payloads; pure, and heavy."""
+
+Trained: TypeAlias = Callable[[LocalResult, float], list[Event]]
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The attempt gave a result: who is in it, the next model where this role holds it, and its hash.
+
+    `silent` are members of whom it is not known that they hold the result too; `loss` is that of the training,
+    where the scheme itself finds it out.
+    """
+
+    members: tuple[PartyId, ...]
+    model: Model | None = field(default=None, repr=False)
+    model_hash: bytes = b""
+    total: RingVector | None = field(default=None, repr=False)
+    silent: tuple[PartyId, ...] = ()
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The attempt gave none: `repeatable` if another may, without those `missing` unless a sum may be open by now."""
+
+    reason: AbortReason
+    culprit: str = ""
+    detail: str = ""
+    missing: tuple[PartyId, ...] = ()
+    repeatable: bool = True
+
+    def event(self, stamp: Stamp) -> RoundFailed:
+        return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A session's set-up is done; `secrets` is whatever the scheme's rounds need from it."""
+
+    secrets: Any = field(default=None, repr=False)
+    adopted_model: Model | None = field(default=None, repr=False)
+    rounds_done: int | None = None
+
+
+Outcome: TypeAlias = Committed | Failed | Prepared
+
+
+@dataclass(frozen=True)
+class ServerDesk:
+    """Everything the server's side of an attempt stands on."""
+
+    me: Identity
+    roster: Roster
+    parameters: Parameters
+    timing: Timing
+    random: RandomBytes = field(repr=False)
+    session: Session
+    stamp: Stamp
+    model: Model | None = field(repr=False)
+    next_model: NextModel = field(repr=False)
+    record: ParticipationRecord = field(repr=False)
+    noise: ServerNoise | None = field(default=None, repr=False)
+
+    def open_round(self) -> list[Event]:
+        """Tell every member that the attempt begins, with the model where the server holds it."""
+        model = self.model if self.model is not None else np.zeros(0, dtype="<f4")
+        opened = RoundOpened(self.stamp, model)
+        return [Send(name, opened) for name in self.session.members]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Everything a participant's side of an attempt stands on."""
+
+    me: Identity
+    roster: Roster
+    parameters: Parameters
+    timing: Timing
+    random: RandomBytes = field(repr=False)
+    session: Session
+    stamp: Stamp
+    model: Model | None = field(repr=False)
+    next_model: NextModel = field(repr=False)
+    box_key: AgreementKey = field(repr=False)
+    secrets: Any = field(repr=False)
+    record: ParticipationRecord = field(repr=False)
+    train: Callable[[Trained, float], list[Event]] = field(repr=False)
+    withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
+    noise: ClientNoise | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> PartyId:
+        return self.me.name
+
+
+def next_model_of(apply: ApplyMean, round_number: int) -> NextModel:
+    """The step of one round."""
+    return lambda before, mean: apply(before, mean, round_number)
+
+
+def handles(message_class: type[Message]) -> Callable[[H], H]:
+    """Mark a method as the handler of one message class."""
+
+    def mark(handler: H) -> H:
+        handler._handles = message_class  # type: ignore[attr-defined]  # read back by __init_subclass__
+        return handler
+
+    return mark
+
+
+class RoundMachine(ABC):
+    table: ClassVar[TransitionTable]
+    _handlers: ClassVar[dict[type[Message], str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        marked = {
+            attribute._handles: name
+            for name, attribute in vars(cls).items()
+            if callable(attribute) and hasattr(attribute, "_handles")
+        }
+        cls._handlers = {**cls._handlers, **marked}
+
+    def __init__(self, stamp: Stamp) -> None:
+        self.stamp = stamp
+        self.phase: Phase = self.table.initial
+        self.deadline: float | None = None
+        self.outcome: Outcome | None = None
+
+    @property
+    def is_decisive(self) -> bool:
+        """Whether the result is at hand, so that the attempt must come to its own end before anything else."""
+        return False
+
+    @abstractmethod
+    def start(self, now: float) -> list[Event]: ...
+
+    @abstractmethod
+    def deadline_passed(self, now: float) -> list[Event]: ...
+
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        """The party has left this attempt of its own accord; by default that is noticed at the deadline."""
+        return []
+
+    def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
+        """The party leaves and says why, in words that may be a lie; `lose` is what matters."""
+        return self.lose(party, now)
+
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        """Events, or `RemoteProtocolError` with the sender's name and nothing changed."""
+        self.table.require_expected(self.phase, message, sender)
+        handler = getattr(self, self._handlers[type(message)])
+        try:
+            events: list[Event] = handler(sender, message, now)
+        except Rejection as rejection:
+            raise rejection.blamed_on(sender) from rejection
+        return events
+
+    def move(self, trigger: Trigger, target: Phase, deadline: float | None = None) -> None:
+        self.table.require_move(self.phase, trigger, target)
+        self.phase = target
+        self.deadline = deadline
+
+    def fail(
+        self, trigger: Trigger, target: Phase, failed: Failed | ProtocolError, *, repeatable: bool = True
+    ) -> list[Event]:
+        """End the attempt without a result."""
+        self.move(trigger, target)
+        self.outcome = failed if isinstance(failed, Failed) else failure_of(failed, repeatable=repeatable)
+        return []
+
+
+def failure_of(error: ProtocolError, *, repeatable: bool = True) -> Failed:
+    reason = getattr(error, "reason", AbortReason.WITHDRAWN)
+    detail = getattr(error, "detail", "") or str(error)
+    return Failed(reason, getattr(error, "culprit", ""), detail, repeatable=repeatable)
+
+
+def require_from_server(sender: str) -> None:
+    if sender != SERVER:
+        raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "only the server may say this")
+
+
+def reason_from_text(text: str) -> AbortReason:
+    """The reason that another party states; one we do not know is its withdrawal."""
+    try:
+        return AbortReason(text)
+    except ValueError:
+        return AbortReason.WITHDRAWN
+
+
+def outcome_of(closed: RoundClosed, me: PartyId) -> Committed | Failed:
+    """What the server's closing word means to a participant."""
+    if not closed.committed:
+        return Failed(reason_from_text(closed.reason), SERVER, "the server closed the round without a result")
+    if me not in closed.members:
+        return Failed(AbortReason.TIMED_OUT, me, "the round was closed without this party")
+    return Committed(closed.members, model_hash=closed.next_model_hash)
+
+
+def require_absent(sender: str, collected: Any) -> None:
+    if sender in collected:
+        raise Rejection(AbortReason.REPLAY, "this party has sent its part already")
+
+
+def require_same_attempt(sender: str, found: Stamp, expected: Stamp) -> None:
+    """Refuse what belongs to another session, round or attempt."""
+    if found.session != expected.session:
+        raise RemoteProtocolError(sender, AbortReason.WRONG_SESSION)
+    if (found.round, found.attempt) != (expected.round, expected.attempt):
+        raise RemoteProtocolError(
+            sender,
+            AbortReason.WRONG_ROUND,
+            f"round {found.round} attempt {found.attempt}, now is round {expected.round} attempt {expected.attempt}",
+        )
+
+
+def guard_work(
+    events: list[Event],
+    still_current: Callable[[], bool],
+    settle: Callable[[list[Event], float], list[Event]],
+) -> list[Event]:
+    """Requests for work whose result is dropped if the attempt is over by then, and settled otherwise.
+
+    Training by the learner is left as it is: its result outlives the attempt (protocol/machines/local_training.py).
+    """
+
+    def guarded(continuation: Callable[[Any, float], list[Event]]) -> Callable[[Any, float], list[Event]]:
+        return lambda result, now: settle(continuation(result, now), now) if still_current() else []
+
+    return [
+        replace(event, then=guarded(event.then), failed=guarded(event.failed))
+        if isinstance(event, WorkRequested)
+        or (isinstance(event, TrainingRequested) and event.work is not None)
+        else event
+        for event in events
+    ]

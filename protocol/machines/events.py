@@ -1,0 +1,147 @@
+"""What a machine tells its driver. Past facts, and requests to act; never an action itself.
+
+A machine returns events in order. The driver performs each one before the next: a `DecisionMade` is on disk
+before the message that follows it is sent. Heavy work is requested, not done: the driver runs `job`
+wherever it likes and hands the result to `then`, so that no machine ever blocks the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.errors import AbortReason, ProtocolError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.wire.messages import Message
+
+Model: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Send:
+    receiver: PartyId
+    message: Message
+
+
+@dataclass(frozen=True)
+class WorkRequested:
+    """Run `job` away from the event loop, then call `then(result, now)`, or `failed(error, now)` if it raised."""
+
+    job: Callable[[], Any]
+    then: Callable[[Any, float], list[Event]]
+    failed: Callable[[ProtocolError, float], list[Event]]
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What local training gives the protocol: one vector and how many samples stand behind it."""
+
+    payload: Model
+    samples: int
+    loss: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainingRequested:
+    """Train on the local data from `model`; hand a `LocalResult` to `then`.
+
+    `work` is how, where the scheme does not leave it to the learner: then nothing else is to be called.
+    """
+
+    round: int
+    model: Model
+    then: Callable[[LocalResult, float], list[Event]]
+    failed: Callable[[ProtocolError, float], list[Event]]
+    work: Callable[[], LocalResult] | None = None
+
+
+@dataclass(frozen=True)
+class SessionBegan:
+    session: bytes
+    members: tuple[PartyId, ...]
+
+
+@dataclass(frozen=True)
+class PhaseEntered:
+    round: int
+    attempt: int
+    phase: str
+
+
+@dataclass(frozen=True)
+class DecisionMade:
+    """Must be durable before anything after it is sent; a restarted machine is given the record back."""
+
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RoundCommitted:
+    """`total` is the opened ring sum, where this role may see it; `model` the model after the round.
+
+    `loss` is the members' training loss, where the scheme itself finds it out.
+    """
+
+    round: int
+    attempt: int
+    members: tuple[PartyId, ...]
+    model_hash: bytes
+    model: Model | None = field(default=None, repr=False)
+    total: RingVector | None = field(default=None, repr=False)
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelTaken:
+    """The model of others was taken over, after so many rounds; as durable as one of our own."""
+
+    rounds_done: int
+    model: Model = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RoundFailed:
+    round: int
+    attempt: int
+    reason: AbortReason
+    culprit: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    rounds: int
+    model: Model | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    reason: AbortReason
+    culprit: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Warned:
+    text: str
+
+
+Event: TypeAlias = (
+    Send
+    | WorkRequested
+    | TrainingRequested
+    | SessionBegan
+    | PhaseEntered
+    | DecisionMade
+    | RoundCommitted
+    | ModelTaken
+    | RoundFailed
+    | RunFinished
+    | RunFailed
+    | Warned
+)

@@ -1,0 +1,400 @@
+"""A client or peer: answers invitations, checks what the server says, and takes part in one attempt after the other.
+
+A message of another participant can overtake the server's: a neighbour may be in the new session, or in the
+next round, before we heard of it. Such messages wait in a small buffer and are replayed when their attempt
+begins; what still does not fit then is refused like anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import (
+    AbortReason,
+    ProtocolError,
+    Rejection,
+    RemoteProtocolError,
+)
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.attempt import (
+    ApplyMean,
+    Committed,
+    Failed,
+    Outcome,
+    Prepared,
+    RoundMachine,
+    Seat,
+    Trained,
+    failure_of,
+    guard_work,
+    next_model_of,
+    reason_from_text,
+    require_same_attempt,
+)
+from veilsum.protocol.machines.early_messages import EarlyMessages
+from veilsum.protocol.machines.events import (
+    DecisionMade,
+    Event,
+    Model,
+    ModelTaken,
+    RoundCommitted,
+    RunFailed,
+    RunFinished,
+    Send,
+    SessionBegan,
+)
+from veilsum.protocol.machines.local_training import LocalTraining
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
+from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_workable
+from veilsum.protocol.machines.session import (
+    Farewell,
+    Greeting,
+    Invitation,
+    Knock,
+    RoundOpened,
+    Session,
+    SessionOpened,
+    SessionTerms,
+    Withdrawn,
+    require_model,
+    require_model_shape,
+    require_no_model,
+)
+from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.perturbation.contract import ClientNoise
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.wire.messages import Message, Stamp
+
+EARLY_MESSAGES_PER_SENDER = 8
+KNOCKS_PER_PATIENCE = 20
+
+
+class ParticipantMachine:
+    table = PARTICIPANT_TABLE
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        parameters: Parameters,
+        scheme: Scheme,
+        timing: Timing,
+        random: RandomBytes,
+        model: Model | None,
+        apply: ApplyMean,
+        rounds_done: int = 0,
+        record: ParticipationRecord | None = None,
+        noise: ClientNoise | None = None,
+    ) -> None:
+        require_workable(scheme, parameters, roster)
+        require_equipped(scheme, model, noise, at_server=False)
+        self._me = identity
+        self._roster = roster
+        self._parameters = parameters
+        self._scheme = scheme
+        self._timing = timing
+        self._random = random
+        self._apply = apply
+        self._noise = noise
+        self.model = model
+        self.rounds_done = rounds_done
+        self.record = record if record is not None else ParticipationRecord()
+        self.phase: Phase = ParticipantPhase.KNOCKING
+        self.session: Session | None = None
+        self._greeting: Greeting | None = None
+        self._invitations: set[bytes] = set()
+        self._secrets: object = None
+        self._machine: RoundMachine | None = None
+        self._last_attempt = (-1, -1)
+        self._round_model_hash = b""
+        self._training = LocalTraining()
+        self._early = EarlyMessages(EARLY_MESSAGES_PER_SENDER)
+        self._deadline: float | None = None
+        self._give_up_at = float("inf")
+
+    @property
+    def machine(self) -> RoundMachine | None:
+        """The attempt (or set-up) under way."""
+        return self._machine
+
+    @property
+    def secrets(self) -> object:
+        """What the session's set-up left this party with, for it alone; None if there was none."""
+        return self._secrets
+
+    def start(self, now: float) -> list[Event]:
+        self._give_up_at = now + self._timing.patience_s
+        return self._knock(now)
+
+    def next_deadline(self) -> float | None:
+        return self._deadline if self._machine is None else self._machine.deadline
+
+    def handle_deadline(self, now: float) -> list[Event]:
+        due = self.next_deadline()
+        if due is None or now < due:
+            return []
+        if self._machine is not None:
+            return self._settled(self._machine.deadline_passed(now), now)
+        if self.phase is ParticipantPhase.KNOCKING and now >= self._give_up_at:
+            return self._give_up()
+        self._move("deadline", ParticipantPhase.KNOCKING)
+        return self._knock(now)
+
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        """Events, or `RemoteProtocolError` with nothing changed."""
+        try:
+            if self._is_early(sender, message):
+                self._early.hold(sender, message)
+                return []
+            if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
+                return self._receive_from_server(sender, message, now)
+            machine = self._require_in_attempt(sender, message)
+            return self._settled(machine.receive(sender, message, now), now)
+        except Rejection as rejection:
+            raise rejection.blamed_on(sender) from rejection
+
+    def _receive_from_server(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        if sender != SERVER:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} comes from the server")
+        self.table.require_expected(self.phase, message, sender)
+        match message:
+            case Invitation():
+                return self._greet(message, now)
+            case SessionOpened():
+                return self._enter_session(message, now)
+            case RoundOpened():
+                return self._enter_round(message, now)
+            case _:
+                assert isinstance(message, Farewell)
+                return self._leave(message)
+
+    def _greet(self, message: Invitation, now: float) -> list[Event]:
+        if self._greeting is not None and self._greeting.terms.invitation == message.nonce:
+            unanswered = self.phase is ParticipantPhase.GREETING
+            return [Send(SERVER, self._greeting.message)] if unanswered else []
+        if message.nonce in self._invitations:
+            raise Rejection(AbortReason.REPLAY, "an invitation to an earlier session")
+        events = self._abandon_attempt("the server opened a new session")
+        self._move(Invitation, ParticipantPhase.GREETING)
+        terms = SessionTerms(self._roster, self._parameters, message.nonce)
+        self._greeting = Greeting.answer(terms, self._me, self.rounds_done, self._random)
+        self._invitations.add(message.nonce)
+        self.session = None
+        self._be_patient(now)
+        return [*events, Send(SERVER, self._greeting.message)]
+
+    def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
+        assert self._greeting is not None
+        self.session = session = self._greeting.accept(message)
+        self._last_attempt = (-1, -1)
+        self._secrets = None
+        self._be_patient(now)
+        events: list[Event] = [SessionBegan(session.id, session.members)]
+        setup = self._scheme.participant_setup(self._seat(message.stamp))
+        if setup is None:
+            self._move(SessionOpened, ParticipantPhase.WAITING)
+            return events
+        self._move(SessionOpened, ParticipantPhase.PREPARING)
+        self._machine = setup
+        return events + self._settled(setup.start(now), now) + self._replay_early(now)
+
+    def _enter_round(self, message: RoundOpened, now: float) -> list[Event]:
+        stamp = message.stamp
+        self._require_new_attempt(stamp)
+        if self._scheme.server_holds_model:
+            require_model(message, self._parameters.dimension)
+            model: Model = message.model
+        else:
+            assert self.model is not None
+            require_no_model(message)
+            model = self.model
+        self._move(RoundOpened, ParticipantPhase.RUNNING)
+        self._last_attempt = (stamp.round, stamp.attempt)
+        self._round_model_hash = stamp.model_hash
+        self.model = model
+        self._be_patient(now)
+        seat = self._seat(stamp)
+        self._machine = self._scheme.participant_round(seat)
+        decision = DecisionMade(
+            {"round": stamp.round, "attempt": stamp.attempt, "session": stamp.session.hex()}
+        )
+        try:
+            started = self._machine.start(now)
+        except Rejection as refusal:
+            started = self._withdraw(refusal, now)
+        return [decision, *self._settled(started, now), *self._replay_early(now)]
+
+    def _require_new_attempt(self, stamp: Stamp) -> None:
+        if self.session is None or stamp.session != self.session.id:
+            raise Rejection(AbortReason.WRONG_SESSION)
+        if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
+            raise Rejection(AbortReason.REPLAY, f"round {stamp.round} attempt {stamp.attempt} is not new")
+        self.record.require_repeatable(stamp.round, self.session.members)
+        if not self._scheme.server_holds_model and stamp.round != self.rounds_done:
+            raise Rejection(
+                AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
+            )
+
+    def _seat(self, stamp: Stamp) -> Seat:
+        assert self.session is not None
+        assert self._greeting is not None
+        return Seat(
+            me=self._me,
+            roster=self._roster,
+            parameters=self._parameters,
+            timing=self._timing,
+            random=self._random,
+            session=self.session,
+            stamp=stamp,
+            model=self.model,
+            next_model=next_model_of(self._apply, stamp.round),
+            box_key=self._greeting.box_key,
+            secrets=self._secrets,
+            record=self.record,
+            train=self._train,
+            withdraw=self._withdraw,
+            noise=self._noise,
+        )
+
+    def _train(self, then: Trained, now: float) -> list[Event]:
+        """Ask for training; its result is for the attempt that waits for it by then."""
+        assert self.model is not None
+        machine = self._machine
+
+        def settled(continuation: Callable[[Any, float], list[Event]]) -> Callable[[Any, float], list[Event]]:
+            return lambda given, at: (
+                self._settled(continuation(given, at), at) if self._machine is machine else []
+            )
+
+        which = (self._last_attempt[0], self._round_model_hash)
+        return self._training.request(which, self.model, settled(then), settled(self._withdraw), now)
+
+    def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
+        """Leave this attempt and tell the server why, in words that hold no value of ours."""
+        machine = self._machine
+        if machine is None:
+            return []
+        machine.outcome = failure_of(error, repeatable=True)
+        told = error.reason.value if isinstance(error, Rejection) else getattr(error, "told", "")
+        return [Send(SERVER, Withdrawn(machine.stamp, told or type(error).__name__))]
+
+    def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
+        machine = self._machine
+        if machine is None:
+            raise Rejection(
+                AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} while {self.phase.value}"
+            )
+        require_same_attempt(sender, message.stamp, machine.stamp)
+        if sender != SERVER and (self.session is None or sender not in self.session.hellos):
+            raise Rejection(AbortReason.UNKNOWN_PARTY, "not in this session")
+        return machine
+
+    def _is_early(self, sender: PartyId, message: Message) -> bool:
+        """Of a session or attempt that we may enter next, but have not entered yet."""
+        if isinstance(message, Invitation | Farewell):
+            return sender == SERVER and self._machine is not None and self._machine.is_decisive
+        if isinstance(message, SessionOpened) or self._early.full_of(sender):
+            return False
+        if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
+            return sender in self._roster.participants
+        stamp, machine = message.stamp, self._machine
+        if self.session is None or stamp.session != self.session.id:
+            return False
+        if sender != SERVER and sender not in self.session.hellos:
+            return False
+        if machine is None:
+            return (stamp.round, stamp.attempt) > self._last_attempt and not isinstance(message, RoundOpened)
+        if self.phase is ParticipantPhase.PREPARING:
+            return type(message) not in machine.table.messages
+        return (stamp.round, stamp.attempt) > (machine.stamp.round, machine.stamp.attempt)
+
+    def _replay_early(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        for sender, message in self._early.take():
+            with contextlib.suppress(RemoteProtocolError):
+                events += self.receive(sender, message, now)
+        return events
+
+    def _settled(self, events: list[Event], now: float) -> list[Event]:
+        """Events so far, and what follows from the attempt's outcome if it has one."""
+        machine = self._machine
+        if machine is None or machine.outcome is None:
+            return guard_work(events, lambda: self._machine is machine, self._settled)
+        self._machine = None
+        if self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed):
+            self.session = None
+        self._move("outcome", ParticipantPhase.WAITING)
+        self._be_patient(now)
+        return events + self._conclude(machine.stamp, machine.outcome) + self._replay_early(now)
+
+    def _conclude(self, stamp: Stamp, outcome: Outcome) -> list[Event]:
+        match outcome:
+            case Committed():
+                return self._commit(stamp, outcome)
+            case Failed():
+                return [outcome.event(stamp), Send(SERVER, Knock(Stamp()))]
+            case Prepared():
+                self._secrets = outcome.secrets
+                if outcome.adopted_model is None or outcome.rounds_done in (None, self.rounds_done):
+                    return []
+                self.model, self.rounds_done = outcome.adopted_model, outcome.rounds_done
+                return [ModelTaken(self.rounds_done, self.model)]
+
+    def _commit(self, stamp: Stamp, outcome: Committed) -> list[Event]:
+        if outcome.model is not None:
+            self.model = outcome.model
+        self.rounds_done = stamp.round + 1
+        self.record.remember(frozenset(outcome.members))
+        self._training.forget()
+        return [
+            RoundCommitted(
+                stamp.round, stamp.attempt, outcome.members, outcome.model_hash, outcome.model, outcome.total
+            )
+        ]
+
+    def _abandon_attempt(self, why: str) -> list[Event]:
+        machine, self._machine = self._machine, None
+        if machine is None or self.phase is not ParticipantPhase.RUNNING:
+            return []
+        return [Failed(AbortReason.WITHDRAWN, SERVER, why).event(machine.stamp)]
+
+    def _leave(self, message: Farewell) -> list[Event]:
+        if self.phase is ParticipantPhase.FINISHING:
+            return []
+        if message.completed and self._scheme.server_holds_model:
+            require_model_shape(message.model, self._parameters.dimension)
+            self.model, self.rounds_done = message.model, message.stamp.round
+        events = self._abandon_attempt("the server ended the run")
+        self._move(Farewell, ParticipantPhase.FINISHING)
+        self._deadline = None
+        if not message.completed:
+            return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
+        if self.rounds_done < message.stamp.round:
+            detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}"
+            return [*events, RunFailed(AbortReason.TIMED_OUT, self._me.name, detail)]
+        return [*events, RunFinished(self.rounds_done, self.model)]
+
+    def _knock(self, now: float) -> list[Event]:
+        self._deadline = now + self._timing.patience_s / KNOCKS_PER_PATIENCE
+        return [Send(SERVER, Knock(Stamp()))]
+
+    def _be_patient(self, now: float) -> None:
+        """The server was heard: wait for its next word for as long as a whole phase of others may take."""
+        self._deadline = now + self._timing.patience_s
+        self._give_up_at = now + 2 * self._timing.patience_s
+
+    def _give_up(self) -> list[Event]:
+        self._move("deadline", ParticipantPhase.FINISHING)
+        self._deadline = None
+        return [RunFailed(AbortReason.TIMED_OUT, SERVER, "the server has not been heard from for too long")]
+
+    def _move(self, trigger: type[Message] | str, target: Phase) -> None:
+        self.table.require_move(self.phase, trigger, target)
+        self.phase = target

@@ -1,0 +1,175 @@
+"""What a participant remembers across rounds and restarts, for its own safety.
+
+From the moment a sum with our update may be open, the round is *spent*. Another sum with the same update over other
+parties, subtracted from the first, could expose someone. Yet a server that stops between the release of the shares and
+its commitment must be able to repeat the round, or the run is lost. The two agree on one case: the same sum again.
+
+* The cohort must be the one the round was spent with: no list over others is signed. But a list counts with t
+  signatures, ours or not, and we upload before we see it. So before we do, everyone of the cohort must take part again,
+  and nobody but those who took part then, the *electorate*. If the first sum was opened, t - c honest parties of the
+  cohort sign no other list; the n' - t + c that are left are fewer than t', because t' <= t and 2t' > n' + c.
+* At a model that we gave an update for, in whatever attempt of the round, the update must be the same, by its SHA-256.
+  If one party alone gave another one, the difference of the two sums would be that party's. This is decided at the
+  upload: a party that is kept from voting cannot know that its update is in a sum. At another model everybody's update
+  is another one, as in any two rounds of one cohort; that all have the same model is what masks are bound to.
+
+The server remembers for whom it asked shares, so that it asks for no others; parties do not rely on that.
+
+A peer that holds the model itself also remembers the result that it stated last. If it stops before it hears that the
+others agree, while one of them has committed, it needs nobody's word that this is the model it computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import DecisionMade
+from veilsum.protocol.wire.messages import Stamp
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Over whom a round's sum may be open, and who took part in the attempt and could sign that."""
+
+    cohort: frozenset[PartyId]
+    electorate: frozenset[PartyId]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The last round that we gave an update in, and which one at which model, both by hash."""
+
+    round: int = -1
+    updates: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
+@dataclass
+class ParticipationRecord:
+    """Cohorts of all sums so far; and the rounds that are spent, with the details of the last one.
+
+    A round without details stays spent whatever the cohort. `stated` is the last round that we computed a result of,
+    and the hash of that model.
+    """
+
+    cohorts: list[frozenset[PartyId]] = field(default_factory=list)
+    spent: dict[int, Spent | None] = field(default_factory=dict)
+    stated: tuple[int, bytes] | None = None
+    given: Given = Given()
+
+    def remember(self, cohort: frozenset[PartyId]) -> None:
+        if cohort not in self.cohorts:
+            self.cohorts.append(cohort)
+
+    def nearest_other_cohort(self, cohort: frozenset[PartyId]) -> int | None:
+        """The smallest number of parties by which an earlier, different cohort differs from this one."""
+        changes = [len(cohort ^ earlier) for earlier in self.cohorts if earlier != cohort]
+        return min(changes, default=None)
+
+    def give(self, stamp: Stamp, model_hash: bytes, update: bytes) -> DecisionMade:
+        """From here on the update may be in a sum, whether we are asked or not."""
+        decision = {
+            "given_round": stamp.round,
+            "attempt": stamp.attempt,
+            "model": model_hash.hex(),
+            "update": update.hex(),
+        }
+        self.note(decision)
+        return DecisionMade(decision)
+
+    def spend(
+        self, stamp: Stamp, cohort: Collection[PartyId], electorate: Collection[PartyId]
+    ) -> DecisionMade:
+        """From here on a sum over this cohort may be open; the decision must be durable before the next message."""
+        decision = {
+            "spent_round": stamp.round,
+            "attempt": stamp.attempt,
+            "cohort": sorted(cohort),
+            "electorate": sorted(electorate),
+        }
+        self.note(decision)
+        return DecisionMade(decision)
+
+    def state(self, stamp: Stamp, model_hash: bytes) -> DecisionMade:
+        """This is what we computed; the decision must be durable before anyone is told."""
+        decision = {"stated_round": stamp.round, "attempt": stamp.attempt, "model": model_hash.hex()}
+        self.note(decision)
+        return DecisionMade(decision)
+
+    def note(self, decision: Mapping[str, Any]) -> None:
+        """Take over a decision, as it is made or after a restart; decisions of other kinds mean nothing here."""
+        if "stated_round" in decision:
+            self.stated = int(decision["stated_round"]), bytes.fromhex(decision["model"])
+        if "given_round" in decision:
+            self._note_given(decision)
+        if "spent_round" in decision:
+            self._note_spent(decision)
+
+    def _note_given(self, decision: Mapping[str, Any]) -> None:
+        round_number = int(decision["given_round"])
+        before = self.given.updates if self.given.round == round_number else {}
+        model, update = bytes.fromhex(decision["model"]), bytes.fromhex(decision["update"])
+        self.given = Given(round_number, {**before, model: update})
+
+    def _note_spent(self, decision: Mapping[str, Any]) -> None:
+        cohort, electorate = (
+            frozenset(PartyId(name) for name in decision.get(which, ())) for which in ("cohort", "electorate")
+        )
+        details = Spent(cohort, electorate) if cohort else None
+        self.spent = {**dict.fromkeys(self.spent), int(decision["spent_round"]): details}
+        if cohort:
+            self.remember(cohort)
+
+    def cohort_of(self, round_number: int) -> frozenset[PartyId] | None:
+        """Over whom the round's sum may be open, as far as is known."""
+        spent = self.spent.get(round_number)
+        return spent.cohort if spent is not None else None
+
+    def electorate_of(self, round_number: int) -> frozenset[PartyId] | None:
+        """Who may take part when the round's sum is repeated, as far as that is known."""
+        spent = self.spent.get(round_number)
+        return spent.electorate if spent is not None else None
+
+    def require_repeatable(self, round_number: int, parties: Collection[PartyId]) -> None:
+        """Refuse a spent round that these parties cannot or must not repeat, and one before our last upload."""
+        if round_number < self.given.round:
+            raise Rejection(
+                AbortReason.REPLAY, f"round {round_number} after an upload in round {self.given.round}"
+            )
+        if round_number not in self.spent:
+            return
+        spent = self.spent[round_number]
+        if spent is None:
+            raise _refusal(round_number, "and it is not known over whom; another could expose it")
+        missing = sorted(spent.cohort.difference(parties))
+        if missing:
+            raise _refusal(
+                round_number, f"and can be repeated by the same parties only: {missing[0]} is missing"
+            )
+        strangers = sorted(set(parties) - spent.electorate)
+        if strangers:
+            raise _refusal(
+                round_number,
+                f"and can be repeated by the same parties only: {strangers[0]} took no part then",
+            )
+
+    def require_same_cohort(self, round_number: int, cohort: Collection[PartyId]) -> None:
+        """Refuse another cohort than the one that the round was spent with."""
+        known = self.cohort_of(round_number)
+        if round_number in self.spent and (known is None or known != frozenset(cohort)):
+            raise _refusal(round_number, "over other parties; the difference of the two could expose one")
+
+    def require_same_update(self, round_number: int, model_hash: bytes, update: bytes) -> None:
+        """Refuse to give another update at a model that we gave one for."""
+        given = self.given.updates if self.given.round == round_number else {}
+        if given.get(model_hash, update) != update:
+            raise _refusal(round_number, "and this one differs from it: training did not repeat bit for bit")
+
+
+def _refusal(round_number: int, why: str) -> Rejection:
+    return Rejection(
+        AbortReason.DIFFERENCING, f"a sum with our update of round {round_number} may be open already, {why}"
+    )

@@ -1,0 +1,157 @@
+"""What a scheme is, and how one registers.
+
+A scheme says which role its participants have, who holds the model, builds the two machines of a round
+(and, if it needs one, of a session's set-up), and states in words what each role may learn. The rest
+(sessions, attempts, deadlines, simulation, faults, stateful tests, MQTT) is done for it. The schemes of
+this package use nothing else:
+
+    @register
+    class MyScheme(Scheme):
+        name = "my-scheme"
+        ...
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, TypeVar
+
+from veilsum.protocol.agreed.parameters import Parameters, Schedule
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Role
+from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.graphs.graph import Graph
+from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
+from veilsum.protocol.wire.messages import Message
+
+
+class Scheme(ABC):
+    name: ClassVar[str]
+    participant_role: ClassVar[Role] = Role.CLIENT
+    server_holds_model: ClassVar[bool] = True
+    needs_rsa: ClassVar[bool] = False
+    perturbs: ClassVar[bool] = False
+    """Whether the server disguises the model in every round, and participants never see the true one."""
+
+    exact: ClassVar[bool] = True
+    """Whether the result is the mean of the fixed-point encodings, bit for bit."""
+
+    learns: ClassVar[Mapping[str, str]]
+    """Role -> what it may learn, in words; shown by `veilsum simulate` and checked by the audit."""
+
+    drop_points: ClassVar[Mapping[str, type[Message]]]
+    """Phase name -> the participant's message that ends it; `--drop 1@upload` loses a party right before it."""
+
+    machines: ClassVar[Mapping[str, type[RoundMachine]]]
+    """Machine name -> class, for the generated diagrams and the exhaustive tests."""
+
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names that users may set with `--option NAME=VALUE`; the scheme finds them in `parameters.options`."""
+
+    @abstractmethod
+    def server_round(self, desk: ServerDesk) -> RoundMachine: ...
+
+    @abstractmethod
+    def participant_round(self, seat: Seat) -> RoundMachine: ...
+
+    def server_setup(self, desk: ServerDesk) -> RoundMachine | None:
+        return None
+
+    def participant_setup(self, seat: Seat) -> RoundMachine | None:
+        return None
+
+    def require_graph(self, graph: Graph) -> None:
+        """Raise `Rejection` if parties must not take part along this graph: unjoined parts are sums apart."""
+        graph.require_connected()
+
+    def problems(self, parameters: Parameters) -> Iterator[str]:
+        """What is wrong with the parameters for this scheme; nothing by default."""
+        return iter(())
+
+    def warnings(self, parameters: Parameters) -> Iterator[str]:
+        """What the chosen parameters leak; printed once at the start."""
+        return iter(())
+
+    def plan_numbers(
+        self, parties: int, max_weight: int, clip: float, bits: int, options: Mapping[str, str]
+    ) -> FixedPoint:
+        """How numbers travel; by default the finest words that fit."""
+        return plan(parties, max_weight, clip, bits).encoding
+
+
+S = TypeVar("S", bound=type[Scheme])
+
+_registry: dict[str, Scheme] = {}
+
+
+def register(cls: S) -> S:
+    """Make a scheme known under its name; a name can be taken once."""
+    known = _registry.get(cls.name)
+    if known is not None and type(known).__qualname__ != cls.__qualname__:
+        raise ParameterError(
+            [f"a scheme named {cls.name!r} is registered already: {type(known).__qualname__}"]
+        )
+    _registry[cls.name] = cls()
+    return cls
+
+
+def scheme_names() -> tuple[str, ...]:
+    _load_own_schemes()
+    return tuple(sorted(_registry))
+
+
+def find_scheme(name: str) -> Scheme:
+    _load_own_schemes()
+    if name not in _registry:
+        raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
+    return _registry[name]
+
+
+def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | None = None) -> None:
+    """Refuse parameters that this scheme cannot honour, or not with these parties, before any message."""
+    problems = list(scheme.problems(parameters))
+    if roster is not None:
+        problems += _roster_problems(scheme, parameters, roster)
+    if problems:
+        raise ParameterError(problems)
+
+
+def require_equipped(scheme: Scheme, model: Model | None, noise: object, *, at_server: bool) -> None:
+    """Refuse to build a machine without the model it holds, or without the noise its scheme works with."""
+    who = "server" if at_server else str(scheme.participant_role)
+    if scheme.server_holds_model == at_server and model is None:
+        raise LocalProtocolError(f"the {who} of {scheme.name} holds the model: pass the first one")
+    if scheme.perturbs and noise is None:
+        raise LocalProtocolError(f"the {who} of {scheme.name} works with noise: pass it to the machine")
+
+
+def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> Iterator[str]:
+    names, encoding = roster.participants, parameters.encoding
+    if len(names) < parameters.min_parties:
+        yield f"the roster has {len(names)} participants, min_parties is {parameters.min_parties}"
+    if len(names) > encoding.max_parties:
+        yield (
+            f"the roster has {len(names)} participants, the fixed-point budget is for {encoding.max_parties}: "
+            "plan for all of them"
+        )
+    if scheme.needs_rsa:
+        yield from (f"{name} has no RSA key" for name in names if roster.identity(name).rsa_public is None)
+    try:
+        scheme.require_graph(parameters.graph.draw(names, bytes(32)))
+    except Rejection as problem:
+        yield str(problem)
+
+
+def _load_own_schemes() -> None:
+    from veilsum.protocol.schemes import ampc, masked, perturbed, plain  # noqa: F401 - importing registers them
+
+
+def secure_sum_problems(parameters: Parameters) -> Iterator[str]:
+    """What no scheme that hides individual updates can work with."""
+    if parameters.min_parties < 2:
+        yield "min_parties must be at least 2: a sum over one party is that party's update"
+    if parameters.schedule is not Schedule.FEDAVG:
+        yield f"schedule '{parameters.schedule.value}' is for plain only: it passes models from hand to hand"

@@ -1,0 +1,380 @@
+"""The server: opens sessions, runs one attempt after the other, and keeps the model if the scheme lets it.
+
+The server decides nothing about safety: every participant checks for itself. It decides when a wait is over
+and what comes next: the next round; a new session, if someone left, came or must be done without; or the
+end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilsum.protocol.agreed.parameters import Parameters, Rekey, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.agreement import require_new_key
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
+from veilsum.protocol.identifiers import PartyId, SessionId
+from veilsum.protocol.machines.attempt import (
+    ApplyMean,
+    Committed,
+    Failed,
+    Prepared,
+    RoundMachine,
+    ServerDesk,
+    guard_work,
+    next_model_of,
+    require_same_attempt,
+)
+from veilsum.protocol.machines.events import (
+    Event,
+    Model,
+    PhaseEntered,
+    RoundCommitted,
+    RoundFailed,
+    RunFailed,
+    RunFinished,
+    Send,
+    SessionBegan,
+    Warned,
+)
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
+from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_workable
+from veilsum.protocol.machines.session import (
+    NONCE_BYTES,
+    Farewell,
+    Hello,
+    HelloRecord,
+    Invitation,
+    Knock,
+    RoundClosed,
+    Session,
+    SessionOpened,
+    SessionTerms,
+    Withdrawn,
+    hash_model,
+)
+from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.perturbation.contract import ServerNoise
+from veilsum.protocol.randomness import RandomBytes, require_random
+from veilsum.protocol.wire.messages import Message, Stamp
+
+
+class ServerMachine:
+    table = SERVER_TABLE
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        parameters: Parameters,
+        scheme: Scheme,
+        timing: Timing,
+        random: RandomBytes,
+        rounds: int,
+        model: Model | None,
+        apply: ApplyMean,
+        rounds_done: int = 0,
+        first_attempt: int = 0,
+        record: ParticipationRecord | None = None,
+        noise: ServerNoise | None = None,
+    ) -> None:
+        require_workable(scheme, parameters, roster)
+        require_equipped(scheme, model, noise, at_server=True)
+        self._me = identity
+        self._roster = roster
+        self._parameters = parameters
+        self._scheme = scheme
+        self._timing = timing
+        self._random = random
+        self._rounds = rounds
+        self._apply = apply
+        self._noise = noise
+        self._parting_model: Model | None = None
+        self.model = model if scheme.server_holds_model else None
+        self._model_hash = hash_model(self.model) if self.model is not None else b""
+        self.rounds_done = self._rounds_told = rounds_done
+        self.attempt = first_attempt
+        self._record = record if record is not None else ParticipationRecord()
+        self.phase: Phase = ServerPhase.IDLING
+        self.session: Session | None = None
+        self._invitation = b""
+        self._hellos: dict[PartyId, HelloRecord] = {}
+        self._expected: frozenset[PartyId] = frozenset(roster.participants)
+        self._knocking: set[PartyId] = set()
+        self._lost: set[PartyId] = set()
+        self._opening_deadline: float | None = None
+        self._machine: RoundMachine | None = None
+        self._failed: Failed | None = None
+        self._failures = 0
+
+    @property
+    def machine(self) -> RoundMachine | None:
+        """The attempt (or set-up) under way."""
+        return self._machine
+
+    def start(self, now: float) -> list[Event]:
+        if self.rounds_done >= self._rounds:
+            return self._finish("start")
+        return self._open("start", now)
+
+    def next_deadline(self) -> float | None:
+        if self.phase is ServerPhase.OPENING:
+            return self._opening_deadline
+        return self._machine.deadline if self._machine is not None else None
+
+    def handle_deadline(self, now: float) -> list[Event]:
+        due = self.next_deadline()
+        if due is None or now < due:
+            return []
+        if self.phase is ServerPhase.OPENING:
+            return self._close_opening("deadline", now)
+        assert self._machine is not None
+        return self._settled(self._machine.deadline_passed(now), now)
+
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        """Events, or `RemoteProtocolError` with nothing changed."""
+        if isinstance(message, Knock | Hello | Withdrawn):
+            self.table.require_expected(self.phase, message, sender)
+            try:
+                return self._receive_own(sender, message, now)
+            except Rejection as rejection:
+                raise rejection.blamed_on(sender) from rejection
+        machine = self._require_in_attempt(sender, message)
+        return self._settled(machine.receive(sender, message, now), now)
+
+    def _receive_own(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        self._roster.require_participant(sender)
+        match message:
+            case Knock():
+                return self._answer_knock(sender)
+            case Hello():
+                return self._admit(sender, message, now)
+            case _:
+                assert isinstance(message, Withdrawn)
+                machine = self._require_in_attempt(sender, message)
+                self._lost.add(sender)
+                warning = Warned(f"{sender} withdrew: {message.reason}")
+                return [
+                    warning,
+                    *self._settled(machine.hear_withdrawal(sender, message.reason, now), now),
+                ]
+
+    def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
+        machine = self._machine
+        if machine is None:
+            raise RemoteProtocolError(
+                sender,
+                AbortReason.UNEXPECTED_MESSAGE,
+                f"{type(message).__name__} while {self.phase.value}",
+            )
+        require_same_attempt(sender, message.stamp, machine.stamp)
+        if self.session is None or sender not in self.session.hellos:
+            raise RemoteProtocolError(sender, AbortReason.UNKNOWN_PARTY, "not in this session")
+        return machine
+
+    def _open(self, trigger: str, now: float) -> list[Event]:
+        self._move(trigger, ServerPhase.OPENING)
+        self._machine = None
+        self.session = None
+        self._invitation = require_random(self._random, NONCE_BYTES)
+        self._hellos = {}
+        self._opening_deadline = now + self._timing.opening_s
+        invitation = Invitation(Stamp(), self._invitation)
+        return [Send(name, invitation) for name in self._roster.participants]
+
+    def _answer_knock(self, sender: PartyId) -> list[Event]:
+        if self.phase is ServerPhase.OPENING:
+            return [Send(sender, Invitation(Stamp(), self._invitation))]
+        if self.phase is ServerPhase.FINISHING:
+            return [Send(sender, self._farewell())]
+        self._knocking.add(sender)
+        return []
+
+    def _admit(self, sender: PartyId, hello: Hello, now: float) -> list[Event]:
+        """Take a hello in; one that comes too late for this session is a knock at the next."""
+        if hello.invitation != self._invitation:
+            raise Rejection(AbortReason.WRONG_SESSION, "the hello answers another invitation")
+        known = self._hellos.get(sender)
+        if known is not None and known != hello.hello:
+            raise Rejection(AbortReason.EQUIVOCATION, "two different hellos for one invitation")
+        self._terms.verify_hello(sender, hello.hello)
+        known_keys = ((name, one.box_key) for name, one in self._hellos.items())
+        require_new_key(sender, hello.hello.box_key, known_keys)
+        if self.phase is not ServerPhase.OPENING or sender not in self._welcome:
+            if known is None:
+                self._knocking.add(sender)
+            return []
+        self._hellos[sender] = hello.hello
+        enough = len(self._hellos) >= self._parameters.min_parties
+        if enough and self._expected & self._welcome <= self._hellos.keys():
+            return self._close_opening(Hello, now)
+        return []
+
+    @property
+    def _welcome(self) -> frozenset[PartyId]:
+        """Everyone; but a sum that may be open is repeated by those who took part in it, and the others wait."""
+        return self._record.electorate_of(self.rounds_done) or frozenset(self._roster.participants)
+
+    @property
+    def _terms(self) -> SessionTerms:
+        return SessionTerms(self._roster, self._parameters, self._invitation)
+
+    def _close_opening(self, trigger: type[Message] | str, now: float) -> list[Event]:
+        if len(self._hellos) < self._parameters.min_parties:
+            missing = sorted(set(self._roster.participants) - self._hellos.keys())
+            return self._abandon(
+                trigger,
+                Failed(
+                    AbortReason.COHORT_TOO_SMALL,
+                    detail=f"{len(self._hellos)} of at least {self._parameters.min_parties} parties are here; "
+                    f"missing: {', '.join(missing[:10])}",
+                ),
+            )
+        self.session = self._terms.open(self._hellos)
+        self._expected = frozenset(self.session.members)
+        self._knocking -= self._expected
+        self._lost = set()
+        opened = SessionOpened(Stamp(self.session.id, self.rounds_done, self.attempt), self.session.hellos)
+        events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
+        events += [Send(name, opened) for name in self.session.members]
+        setup = self._scheme.server_setup(self._desk(self.session))
+        if setup is None:
+            return events + self._begin_round(trigger, now)
+        self._move(trigger, ServerPhase.PREPARING)
+        self._machine = setup
+        return events + self._settled(setup.start(now), now)
+
+    def _desk(self, session: Session) -> ServerDesk:
+        return ServerDesk(
+            me=self._me,
+            roster=self._roster,
+            parameters=self._parameters,
+            timing=self._timing,
+            random=self._random,
+            session=session,
+            stamp=Stamp(session.id, self.rounds_done, self.attempt, self._model_hash),
+            model=self.model,
+            next_model=next_model_of(self._apply, self.rounds_done),
+            record=self._record,
+            noise=self._noise,
+        )
+
+    def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
+        assert self.session is not None
+        self._move(trigger, ServerPhase.RUNNING)
+        desk = self._desk(self.session)
+        self._machine = self._scheme.server_round(desk)
+        begun = PhaseEntered(desk.stamp.round, desk.stamp.attempt, "round")
+        return [begun, *self._settled(self._machine.start(now), now)]
+
+    def _settled(self, events: list[Event], now: float) -> list[Event]:
+        """Events so far, and what follows from the attempt's outcome if it has one."""
+        machine = self._machine
+        if machine is None or machine.outcome is None:
+            return guard_work(events, lambda: self._machine is machine, self._settled)
+        self._machine = None
+        match machine.outcome:
+            case Committed() as outcome:
+                return events + self._commit(outcome, now)
+            case Failed() as failed:
+                return events + self._retry(failed, now)
+            case Prepared() as prepared:
+                return events + self._begin_prepared(prepared, now)
+
+    def _begin_prepared(self, prepared: Prepared, now: float) -> list[Event]:
+        """Where participants hold the model, the round that is next is what they say it is."""
+        if prepared.rounds_done is not None and prepared.rounds_done != self.rounds_done:
+            self.rounds_done, self.attempt = prepared.rounds_done, 0
+        if self.rounds_done >= self._rounds:
+            return self._finish("outcome")
+        return self._begin_round("outcome", now)
+
+    def _commit(self, outcome: Committed, now: float) -> list[Event]:
+        assert self.session is not None
+        stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
+        if self._scheme.server_holds_model:
+            self.model = outcome.model
+        self._model_hash = outcome.model_hash
+        committed = RoundCommitted(
+            self.rounds_done,
+            self.attempt,
+            outcome.members,
+            outcome.model_hash,
+            outcome.model,
+            outcome.total,
+            outcome.loss,
+        )
+        # Peers that did not hear of each other's results repeat a round that was told already: the same sum again.
+        events: list[Event] = [committed] if self.rounds_done >= self._rounds_told else []
+        self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
+        if self._scheme.server_holds_model:
+            known_hash = b"" if self._scheme.perturbs else outcome.model_hash
+            closed = RoundClosed(stamp, True, outcome.members, known_hash)
+            events += [Send(name, closed) for name in self.session.members]
+        self.rounds_done += 1
+        self.attempt = self._failures = 0
+        if self.rounds_done >= self._rounds:
+            return events + self._finish("outcome")
+        gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
+        if gone or self._knocking or self._parameters.rekey is Rekey.ROUND:
+            self._expected = (frozenset(self.session.members) - gone) | self._knocking
+            return events + self._open("outcome", now)
+        return events + self._begin_round("outcome", now)
+
+    def _retry(self, failed: Failed, now: float) -> list[Event]:
+        assert self.session is not None
+        stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
+        events: list[Event] = [
+            RoundFailed(self.rounds_done, self.attempt, failed.reason, failed.culprit, failed.detail)
+        ]
+        if self._scheme.server_holds_model:
+            closed = RoundClosed(stamp, False, (), b"", failed.reason.value)
+            events += [Send(name, closed) for name in self.session.members]
+        self.attempt += 1
+        self._failures += 1
+        if not failed.repeatable or self._failures >= self._parameters.max_attempts:
+            return events + self._abandon("outcome", failed)
+        present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
+        wanted = present | self._knocking | (self._record.cohort_of(self.rounds_done) or frozenset())
+        enough = len(wanted) >= self._parameters.min_parties
+        self._expected = wanted if enough else frozenset(self.session.members)
+        return events + self._open("outcome", now)
+
+    def _abandon(self, trigger: type[Message] | str, failed: Failed) -> list[Event]:
+        self._failed = failed
+        farewells = self._finish(trigger)
+        return [*farewells, RunFailed(failed.reason, failed.culprit, failed.detail)]
+
+    def _finish(self, trigger: type[Message] | str) -> list[Event]:
+        self._move(trigger, ServerPhase.FINISHING)
+        self._machine = None
+        farewell = self._farewell()
+        events: list[Event] = [Send(name, farewell) for name in self._roster.participants]
+        if self._failed is None:
+            events.append(RunFinished(self.rounds_done, self.model))
+        return events
+
+    def _farewell(self) -> Farewell:
+        session = self.session.id if self.session is not None else SessionId(b"")
+        model = self._model_to_keep()
+        reason, detail = (
+            ("", "") if self._failed is None else (self._failed.reason.value, self._failed.detail)
+        )
+        return Farewell(Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model)
+
+    def _model_to_keep(self) -> Model:
+        """What participants are left with: the model, or one that predicts the same and has other weights."""
+        if self.model is None or (self._noise is not None and self._failed is not None):
+            return np.zeros(0, dtype="<f4")
+        if self._noise is None:
+            return self.model
+        if self._parting_model is None:
+            self._parting_model = self._noise.protect(self.model, self._random)
+        return self._parting_model
+
+    def _move(self, trigger: type[Message] | str, target: Phase) -> None:
+        self.table.require_move(self.phase, trigger, target)
+        self.phase = target

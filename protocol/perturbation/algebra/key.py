@@ -1,0 +1,114 @@
+"""The server's secret of one round, and what it does to parameters.
+
+Every hidden channel has a factor f > 0. A weight from channel i to channel o is multiplied by f[o] / f[i], so
+positive homogeneity makes every hidden value f times the true one and leaves the output alone. The last
+layer then receives an offset of rank one: output i moves by alpha * gamma[group of i] * direction[i], where
+alpha is a public linear function of the perturbed features. Its bias is sent as it is: an offset there would
+be a copy of the secret with the true bias as its only cover.
+
+A key is drawn afresh every round. With a fixed key the ratio of two rounds' weights would be the true one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, floor, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilsum.protocol.errors import EncodingError
+from veilsum.protocol.perturbation.algebra.layout import is_finite
+from veilsum.protocol.perturbation.algebra.public import KEY_ID_BYTES, PublicNoise
+from veilsum.protocol.perturbation.draws import Reals, UniformStream
+from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.randomness import RandomBytes
+
+Array = NDArray[Any]
+
+_MAGNITUDES = (0.5, 1.5)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoiseKey:
+    """`scale` per parameter entry, `gammas` and `blinders` per group, `shifts` per output, `loss_shift` once.
+
+    The last three belong to the cross-entropy exchange.
+    """
+
+    plan: Plan
+    settings: NoiseSettings
+    public: PublicNoise
+    scale: Reals
+    gammas: Reals
+    blinders: Reals
+    shifts: Reals
+    loss_shift: float
+
+    def __repr__(self) -> str:
+        return f"<noise key {self.public.key_id.hex()[:8]}, secrets not shown>"
+
+    @property
+    def offset(self) -> Reals:
+        """The secret offset of every output per unit of alpha."""
+        return self.gammas[self.public.partition] * self.public.directions
+
+    def encrypt(self, parameters: Reals, *, inference: bool = False) -> Reals:
+        """Perturb a flat parameter vector; with `inference` the offset stays out and predictions are true."""
+        if parameters.shape != (self.plan.size,):
+            raise EncodingError(f"the model has {self.plan.size} parameters, the vector {parameters.shape}")
+        perturbed = parameters * self.scale
+        if self.settings.has_offset and not inference:
+            head = self.plan.head
+            weight = perturbed[self.plan.head_slices()[0]].reshape(head.outputs, head.features)
+            weight += (self.offset * self.public.feature_weight)[:, None]
+        if not is_finite(perturbed):
+            raise EncodingError("the model has parameters that are not finite")
+        return perturbed
+
+    def encrypt_state(self, state: Mapping[str, ArrayLike], *, inference: bool = False) -> dict[str, Array]:
+        """The same for named tensors, each in its own precision; buffers pass unchanged."""
+        perturbed = self.plan.unflatten(self.encrypt(self.plan.flatten(state), inference=inference))
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        return {
+            name: perturbed[name].astype(array.dtype) if name in perturbed else array
+            for name, array in arrays.items()
+        }
+
+
+def new_key(plan: Plan, settings: NoiseSettings, random: RandomBytes) -> NoiseKey:
+    """Draw the noise of one round."""
+    settings.require_fits(plan)
+    stream = UniformStream(random)
+    scale = plan.scale(plan.table.evaluate(_draw_factors(stream, plan.table.free, settings)))
+    outputs, groups = (plan.head.outputs, settings.groups) if settings.has_offset else (0, 0)
+    public = PublicNoise(
+        key_id=stream.octets(KEY_ID_BYTES),
+        plan_digest=plan.digest,
+        mode=settings.mode,
+        loss=settings.loss,
+        exchange=settings.exchange,
+        partition=stream.permutation(outputs) % max(groups, 1),
+        directions=stream.signed(*_MAGNITUDES, outputs),
+        feature_weight=1.0 if settings.alpha == "sum" else 1.0 / plan.head.features,
+    )
+    return NoiseKey(
+        plan=plan,
+        settings=settings,
+        public=public,
+        scale=scale,
+        gammas=settings.gamma * stream.signed(*_MAGNITUDES, groups),
+        blinders=stream.signed(*_MAGNITUDES, groups),
+        shifts=stream.signed(*_MAGNITUDES, outputs),
+        loss_shift=float(stream.signed(*_MAGNITUDES, 1)[0]),
+    )
+
+
+def _draw_factors(stream: UniformStream, count: int, settings: NoiseSettings) -> Reals:
+    low, high = settings.factor_range
+    if settings.bit_exact:
+        return stream.powers_of_two(ceil(log2(low)), floor(log2(high)), count)
+    return stream.log_uniform(low, high, count)

@@ -1,0 +1,109 @@
+"""AMPC's two decompositions of a peer's vector, as mask keys (PROTOCOLS names: shares, then a common secret bias).
+
+First decomposition: peer i cuts a share PRG(s_ij) off its encoded vector q_i for every neighbour j and
+keeps the rest; the shares of one vector add up to it, so the sum over all peers does not change when every
+peer adds the shares it got. Second decomposition: i splits what it then holds into a public part, uploaded,
+and a private one, its bias PRG(a_i):
+
+    p_i = q_i - sum_j PRG(s_ij) + sum_j PRG(s_ji) - PRG(a_i) (+ PRG(b_i), the self mask)
+
+The server's sum is sum q_i - sum PRG(a_i): uniform words for every set of survivors, since every survivor's
+bias is in it once and no bias of anyone else. Every peer knows all a_i and adds them back.
+
+With the paper's common bias each peer subtracts B = sum_j PRG(a_j) instead. The sum is then sum q_i - m B,
+and m B is even for even m, so the low bit of the sum would show; for even m the peer with the lowest name
+therefore leaves B out, and the peers add (m - 1) B. Rejected for good: a companion bias tensor and a split
+by principal components, which the paper mentions; one doubles the traffic, the other leaks the directions
+it splits along.
+
+Epoch secrets are sealed once per membership epoch; what enters a round are keys derived from them with
+round, attempt, names and the hash of the model, so that nothing is ever used twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from veilsum.protocol.agreed.parameters import Bias
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.graphs.graph import Graph
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.numbers.ring import Ring, RingVector
+from veilsum.protocol.numbers.stream import apply_masks
+from veilsum.protocol.wire.messages import Stamp
+
+
+@dataclass(frozen=True)
+class EpochSecrets:
+    """What a peer holds of one membership epoch. `biases` is empty under `mpc`."""
+
+    graph: Graph
+    given: Mapping[PartyId, Secret] = field(repr=False)
+    taken: Mapping[PartyId, Secret] = field(repr=False)
+    biases: Mapping[PartyId, Secret] = field(repr=False)
+
+
+def share_key(secret: Secret, stamp: Stamp, giver: PartyId, taker: PartyId) -> Secret:
+    """The mask key of the share that `giver` cuts off for `taker` in this attempt."""
+    context = KeyContext(stamp.session, stamp.round, stamp.attempt, giver, taker, model_hash=stamp.model_hash)
+    return derive_key(secret, Purpose.SHARE, context)
+
+
+def bias_key(secret: Secret, stamp: Stamp, owner: PartyId) -> Secret:
+    context = KeyContext(stamp.session, stamp.round, stamp.attempt, owner, model_hash=stamp.model_hash)
+    return derive_key(secret, Purpose.BIAS, context)
+
+
+def bias_keys(secrets: EpochSecrets, stamp: Stamp, owners: Iterable[PartyId]) -> list[Secret]:
+    return [bias_key(secrets.biases[owner], stamp, owner) for owner in owners] if secrets.biases else []
+
+
+def subtracted_biases(
+    secrets: EpochSecrets, stamp: Stamp, me: PartyId, members: tuple[PartyId, ...], bias: Bias
+) -> list[Secret]:
+    """The bias streams that `me` subtracts from its upload."""
+    if bias is Bias.OWN:
+        return bias_keys(secrets, stamp, [me])
+    leaves_out = len(members) % 2 == 0 and me == min(members)
+    return [] if leaves_out else bias_keys(secrets, stamp, members)
+
+
+def add_biases_back(
+    ring: Ring,
+    total: RingVector,
+    secrets: EpochSecrets,
+    stamp: Stamp,
+    survivors: tuple[PartyId, ...],
+    bias: Bias,
+) -> None:
+    """Turn the server's sum into the sum of the encoded vectors, in place."""
+    keys = bias_keys(secrets, stamp, survivors)
+    if bias is Bias.OWN or not keys:
+        apply_masks(ring, total, add=keys)
+        return
+    common = ring.zeros(len(total))
+    apply_masks(ring, common, add=keys)
+    odd_multiple = len(survivors) - (len(survivors) % 2 == 0)
+    common *= ring.dtype.type(odd_multiple)
+    total += common
+
+
+def keyed_model_hash(secrets: EpochSecrets, stamp: Stamp, model_hash: bytes, use: str) -> bytes:
+    """A hash of the model that peers can compare and the server cannot test guesses against.
+
+    Its key comes from every bias seed of the epoch. `use` keeps the models before and after a round apart: the
+    server must not even see that they are equal. Under `mpc` there are none, and the server knows the
+    model anyway.
+    """
+    if not secrets.biases:
+        return model_hash
+    joined = length_prefixed(*(secrets.biases[owner].reveal() for owner in sorted(secrets.biases)))
+    seed = Secret(hashlib.sha256(domain_tag("epoch-biases") + joined).digest())
+    context = KeyContext(stamp.session, stamp.round, stamp.attempt, "", term=use)
+    key = derive_key(seed, Purpose.MODEL_HASH, context)
+    return hmac.new(key.reveal(), model_hash, "sha256").digest()

@@ -1,0 +1,236 @@
+"""Agreeing on who is in the sum, before any share is released.
+
+When uploads close, the server names the survivors and the dropped. A participant signs the first list that
+passes its checks and never another one for the same attempt. Shares of a party are released only under t
+signatures of that party's holders over one list: with 2t > n + c two different lists cannot both get them
+(protocol/agreed/threat.py). The survivors must be joined to each other by masks that cancel: if those who dropped
+cut them into parts, the parts would be opened one by one. Under the semi-honest threat the server is trusted
+to show everyone the same list, and the signatures are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from veilsum.protocol.agreed.parameters import Differencing, Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.graphs.graph import Graph
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.attempt import Seat
+from veilsum.protocol.machines.events import Event, Warned
+from veilsum.protocol.secure_sum.shares import holders_of
+from veilsum.protocol.wire.messages import Length, Message, Stamp, message
+
+SURVIVOR_DOMAIN = "survivors"
+
+
+@message("survivors.list")
+@dataclass(frozen=True, slots=True)
+class SurvivorList(Message):
+    """Who is in the sum; `total` is larger than the survivors named where only a neighbourhood is listed."""
+
+    stamp: Stamp
+    survivors: tuple[PartyId, ...]
+    dropped: tuple[PartyId, ...]
+    total: int
+
+    @property
+    def digest(self) -> bytes:
+        stamp = self.stamp
+        framed = length_prefixed(
+            domain_tag("survivors"),
+            stamp.session,
+            stamp.round.to_bytes(8, "big"),
+            stamp.attempt.to_bytes(8, "big"),
+            "\n".join(self.survivors).encode(),
+            "\n".join(self.dropped).encode(),
+            self.total.to_bytes(8, "big"),
+        )
+        return hashlib.sha256(framed).digest()
+
+
+@message("survivors.signature")
+@dataclass(frozen=True, slots=True)
+class SurvivorSignature(Message):
+    stamp: Stamp
+    signature: Annotated[bytes, Length(64)]
+
+
+@message("survivors.proof")
+@dataclass(frozen=True, slots=True)
+class SurvivorProof(Message):
+    stamp: Stamp
+    signatures: Mapping[PartyId, bytes]
+
+
+def voters_of(parameters: Parameters, graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
+    """Those whose signature counts for the fate of a party: its holders.
+
+    Where the threshold comes from protocol/agreed/sizing.py it counts neighbours, so a party's own voice
+    is left out.
+    """
+    holders = holders_of(graph, party)
+    if not parameters.counts_neighbours(len(holders)):
+        return holders
+    return tuple(name for name in holders if name != party)
+
+
+class SurvivorCheck:
+    """A participant's side: one list per attempt, and t signatures before anything is released."""
+
+    def __init__(
+        self,
+        seat: Seat,
+        graph: Graph,
+        mask_graph: Graph,
+        sharers: frozenset[PartyId],
+        expected: frozenset[PartyId],
+    ) -> None:
+        """Shares travel along `graph`, masks that cancel along `mask_graph`.
+
+        `sharers` are those whose shares we hold, `expected` those around us that a list must name.
+        """
+        self._seat = seat
+        self._graph = graph
+        self._mask_graph = mask_graph
+        self._sharers = sharers
+        self._expected = expected
+        self.accepted: SurvivorList | None = None
+
+    def accept(self, proposed: SurvivorList) -> list[Event]:
+        """Adopt the list, or raise; returns warnings."""
+        if self.accepted is not None:
+            again = proposed == self.accepted
+            reason = AbortReason.REPLAY if again else AbortReason.EQUIVOCATION
+            raise Rejection(reason, "a second survivor list for one attempt")
+        self._require_partition(proposed)
+        self._require_us_and_enough(proposed)
+        self._mask_graph.require_connected_among(proposed.survivors)
+        warnings = check_differencing(self._seat, frozenset(proposed.survivors))
+        self.accepted = proposed
+        return warnings
+
+    @property
+    def agreed(self) -> SurvivorList:
+        assert self.accepted is not None
+        return self.accepted
+
+    def sign(self) -> SurvivorSignature:
+        signature = self._seat.me.signing.sign(SURVIVOR_DOMAIN, self.agreed.digest)
+        return SurvivorSignature(self._seat.stamp, signature)
+
+    def require_proof(self, proof: SurvivorProof) -> None:
+        """Each party whose shares we hold needs t of its own holders behind the list we signed."""
+        survivors, digest = frozenset(self.agreed.survivors), self.agreed.digest
+        for name, signature in proof.signatures.items():
+            if name not in survivors:
+                raise Rejection(AbortReason.SURVIVOR_LIST, f"{name} signed, but is not a survivor")
+            self._seat.roster.verify(name, SURVIVOR_DOMAIN, digest, signature)
+        parameters = self._seat.parameters
+        for party in sorted(self._sharers):
+            signed = sum(voter in proof.signatures for voter in voters_of(parameters, self._graph, party))
+            needed = parameters.threshold_of(self._graph.degree(party) + 1)
+            if signed < needed:
+                raise Rejection(
+                    AbortReason.SURVIVOR_LIST,
+                    f"{signed} holders of {party} signed the list, {needed} are needed",
+                )
+
+    def _require_partition(self, proposed: SurvivorList) -> None:
+        named = (*proposed.survivors, *proposed.dropped)
+        both = frozenset(proposed.survivors) & frozenset(proposed.dropped)
+        if both:
+            raise Rejection(AbortReason.BOTH_SHARE_KINDS, f"{min(both)} is called survivor and dropped")
+        if len(set(named)) != len(named):
+            raise Rejection(AbortReason.SURVIVOR_LIST, "a party is named twice")
+        for name in named:
+            if name not in self._graph.neighbours:
+                raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} does not take part in this attempt")
+        around = frozenset(holders_of(self._graph, self._seat.name))
+        unexpected = (frozenset(named) & around) ^ self._expected
+        if unexpected:
+            raise Rejection(
+                AbortReason.SURVIVOR_LIST,
+                f"the list does not fit those who take part: {', '.join(sorted(unexpected))}",
+            )
+
+    def _require_us_and_enough(self, proposed: SurvivorList) -> None:
+        silent = (frozenset(proposed.survivors) & self._expected) - self._sharers
+        if silent:
+            raise Rejection(AbortReason.SURVIVOR_LIST, f"{min(silent)} is called a survivor and never shared")
+        if self._seat.name not in proposed.survivors:
+            raise Rejection(AbortReason.SURVIVOR_LIST, "we uploaded and are not called a survivor")
+        parameters = self._seat.parameters
+        if proposed.total != len(proposed.survivors) and not parameters.lists_neighbourhoods:
+            raise Rejection(
+                AbortReason.SURVIVOR_LIST,
+                f"{proposed.total} survivors announced, {len(proposed.survivors)} named",
+            )
+        if proposed.total < parameters.min_parties:
+            raise Rejection(
+                AbortReason.COHORT_TOO_SMALL,
+                f"{proposed.total} survivors, the minimum is {parameters.min_parties}",
+            )
+
+
+def check_differencing(seat: Seat, cohort: frozenset[PartyId]) -> list[Event]:
+    """Two sums over cohorts that differ by one party tell that party's update, if models move slowly.
+
+    Two sums of one round tell it in any case. A list of our neighbours alone says too little for the first.
+    """
+    parameters = seat.parameters
+    seat.record.require_same_cohort(seat.stamp.round, cohort)
+    if parameters.lists_neighbourhoods:
+        return []
+    change = seat.record.nearest_other_cohort(cohort)
+    if change is None or change >= parameters.min_cohort_change:
+        return []
+    text = (
+        f"the cohort differs from an earlier one by {change} of at least {parameters.min_cohort_change} parties: "
+        "the difference of the two sums may expose them"
+    )
+    if parameters.differencing is Differencing.REFUSE:
+        raise Rejection(AbortReason.DIFFERENCING, text)
+    return [Warned(text)]
+
+
+class SurvivorVote:
+    """The server's side: collects signatures over its list until every party's holders have t."""
+
+    def __init__(self, roster: Roster, parameters: Parameters, graph: Graph, proposed: SurvivorList) -> None:
+        self._roster = roster
+        self.proposed = proposed
+        self._digest = proposed.digest
+        named = (*proposed.survivors, *proposed.dropped)
+        self._voters = {party: voters_of(parameters, graph, party) for party in named}
+        self._needed = {party: parameters.threshold_of(graph.degree(party) + 1) for party in named}
+        self.signatures: dict[PartyId, bytes] = {}
+
+    def add(self, sender: PartyId, message: SurvivorSignature) -> None:
+        if sender in self.signatures:
+            raise Rejection(AbortReason.REPLAY, "this party has signed already")
+        if sender not in self.proposed.survivors:
+            raise Rejection(AbortReason.SURVIVOR_LIST, "a dropped party does not sign")
+        self._roster.verify(sender, SURVIVOR_DOMAIN, self._digest, message.signature)
+        self.signatures[sender] = message.signature
+
+    @property
+    def complete(self) -> bool:
+        return all(
+            sum(voter in self.signatures for voter in voters) >= self._needed[party]
+            for party, voters in self._voters.items()
+        )
+
+    def proof_for(self, stamp: Stamp, around: Iterable[PartyId]) -> SurvivorProof:
+        """The signatures that a participant needs for the parties whose shares it holds."""
+        signers: set[PartyId] = set()
+        for party in around:
+            if party in self._voters:
+                signed = [voter for voter in self._voters[party] if voter in self.signatures]
+                signers.update(signed[: self._needed[party]])
+        return SurvivorProof(stamp, {name: self.signatures[name] for name in signers})

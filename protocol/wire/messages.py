@@ -1,0 +1,135 @@
+"""Messages: frozen dataclasses that cannot be built invalid, found by kind.
+
+    @message("masked.round-keys")
+    @dataclass(frozen=True, slots=True)
+    class RoundKeys(Message):
+        stamp: Stamp
+        key: Annotated[bytes, Length(32)]
+        signature: Annotated[bytes, Length(64)]
+
+The decorator compiles the annotations into a schema and checks every new instance against it, whether our own
+caller builds it or the wire decoder; so any message that exists is valid. A scheme outside this package
+defines its messages in the same way. Field types:
+
+    int (0 to 2^64 - 1), float (finite), bool, str, bytes, PartyId, Tensor (one contiguous dimension),
+    tuple[T, ...], Mapping[PartyId, T], T | None, and classes registered with @record
+
+with bounds as `Annotated[bytes, Length(32)]`, `MaxLength(n)` or, for integers, `AtMost(n)`. A rule that needs
+several fields goes into a method `require_consistent(self)` that raises ValueError.
+
+Arrays become read-only views when they enter a message: the sender must not write to the base array before
+the message is encoded. The repr shows sizes, never bytes or numbers: messages carry seeds and updates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Final, TypeVar
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
+from veilsum.protocol.wire.fields import Tensor
+from veilsum.protocol.wire.records import install_rules, record
+from veilsum.protocol.wire.schema import AtMost, Length, MaxLength, Schema, compile_schema
+
+__all__ = [
+    "AtMost",
+    "InvalidField",
+    "Length",
+    "MaxLength",
+    "Message",
+    "Stamp",
+    "Tensor",
+    "is_name",
+    "kind_of",
+    "message",
+    "message_class",
+    "message_schema",
+    "record",
+    "registered_messages",
+]
+
+HASH_BYTES: Final = 32
+MAX_NAME_BYTES: Final = 64
+
+_NAME = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
+
+M = TypeVar("M", bound="Message")
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a message belongs to. It travels in the envelope header, so it is never encoded twice."""
+
+    session: Annotated[bytes, Length(HASH_BYTES, or_empty=True)] = b""
+    round: int = 0
+    attempt: int = 0
+    model_hash: Annotated[bytes, Length(HASH_BYTES, or_empty=True)] = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Base of everything that travels."""
+
+    stamp: Stamp
+
+
+_classes: dict[str, type[Message]] = {}
+_kinds: dict[type[Message], str] = {}
+_schemas: dict[type[Message], Schema] = {}
+
+
+def message(kind: str) -> Callable[[type[M]], type[M]]:
+    """Register a frozen dataclass derived from Message under a kind such as "masked.round-keys"."""
+    if not is_name(kind):
+        raise LocalProtocolError(f"message kind {kind!r} is not words of a-z, 0-9 joined by '.' or '-'")
+
+    def register(cls: type[M]) -> type[M]:
+        if not issubclass(cls, Message):
+            raise LocalProtocolError(f"{cls.__qualname__} must derive from Message")
+        known = _classes.get(kind)
+        if known is not None and _identity(known) != _identity(cls):
+            raise LocalProtocolError(f"message kind {kind!r} belongs to {known.__qualname__} already")
+        schema = compile_schema(cls)
+        install_rules(cls, schema)
+        _classes[kind], _kinds[cls], _schemas[cls] = cls, kind, schema
+        return cls
+
+    return register
+
+
+def _identity(cls: type) -> tuple[str, str]:
+    """A class defined again in the same place (a module reloaded, a notebook cell) replaces the old one."""
+    return cls.__module__, cls.__qualname__
+
+
+def is_name(text: str) -> bool:
+    return len(text) <= MAX_NAME_BYTES and _NAME.fullmatch(text) is not None
+
+
+def message_class(kind: str) -> type[Message]:
+    try:
+        return _classes[kind]
+    except KeyError:
+        raise WireError(WireDefect.UNKNOWN_KIND, repr(kind)) from None
+
+
+def kind_of(message_or_class: Message | type[Message]) -> str:
+    cls = message_or_class if isinstance(message_or_class, type) else type(message_or_class)
+    try:
+        return _kinds[cls]
+    except KeyError:
+        raise LocalProtocolError(f"{cls.__qualname__} is not registered: decorate it with @message") from None
+
+
+def message_schema(cls: type[Message]) -> Schema:
+    kind_of(cls)
+    return _schemas[cls]
+
+
+def registered_messages() -> Mapping[str, type[Message]]:
+    return MappingProxyType(_classes)

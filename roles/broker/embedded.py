@@ -1,0 +1,124 @@
+"""The embedded broker: amqtt, pure Python, for machines without mosquitto. The only importer of amqtt.
+
+It follows the same password file and access list as mosquitto. It speaks MQTT 3.1.1, reaches about half of
+mosquitto's rate, and forgets everything when it ends, which the transport survives: good for trying things
+out on one machine, not for a federation that matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amqtt.broker import Broker
+from amqtt.contexts import Action
+from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
+
+from veilsum.roles.broker.files import ACCESS_LIST, CERTIFICATE, CERTIFICATE_KEY, is_local, read_logins
+from veilsum.roles.broker.logins import password_matches
+
+if TYPE_CHECKING:
+    from amqtt.session import Session
+
+    from veilsum.roles.config.federation_config import FederationConfig
+
+
+class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is untyped
+    """Lets in who knows the password behind a line of the password file."""
+
+    @dataclass
+    class Config:
+        folder: str = ""
+
+    async def authenticate(self, *, session: Session) -> bool:
+        line = read_logins(Path(self.config.folder)).get(session.username or "")
+        return line is not None and password_matches(line, session.password or "")
+
+
+class AccessListPlugin(BaseTopicPlugin):  # type: ignore[misc]  # amqtt is untyped
+    """Lets each user read and write what the access list says. Rejected: amqtt's own, which cannot limit reading."""
+
+    @dataclass
+    class Config:
+        folder: str = ""
+
+    async def topic_filtering(
+        self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
+    ) -> bool:
+        path = Path(self.config.folder) / ACCESS_LIST
+        reading, writing = parse_access_list(path.read_text(encoding="ascii"))
+        user = "" if session is None else session.username or ""
+        allowed = (writing if action is Action.PUBLISH else reading).get(user, [])
+        return topic is not None and any(covers(pattern, topic) for pattern in allowed)
+
+
+def run_embedded(folder: Path, config: FederationConfig, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    asyncio.run(_serve(_settings(folder, config), on_ready))
+
+
+async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for which in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(which, stop.set)
+    # The files are read on every request, so there is nothing to do when we are told to read them again.
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    loop.set_exception_handler(_report_unless_cancelled)
+    broker = Broker(settings)
+    await broker.start()
+    try:
+        on_ready()
+        await stop.wait()
+    finally:
+        await broker.shutdown()
+
+
+def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Connections that had not finished their greeting are cancelled when the broker stops; that is no error."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
+
+
+def _settings(folder: Path, config: FederationConfig) -> dict[str, Any]:
+    host = "127.0.0.1" if is_local(config.broker_host) else "0.0.0.0"  # noqa: S104 - the federation's own port
+    listener: dict[str, Any] = {"type": "tcp", "bind": f"{host}:{config.broker_port}"}
+    if config.broker_tls:
+        listener |= {
+            "ssl": True,
+            "certfile": str(folder / CERTIFICATE),
+            "keyfile": str(folder / CERTIFICATE_KEY),
+        }
+    plugins = (PasswordFilePlugin, AccessListPlugin)
+    return {
+        "listeners": {"default": listener},
+        "plugins": {f"{__name__}.{plugin.__name__}": {"folder": str(folder)} for plugin in plugins},
+    }
+
+
+def covers(pattern: str, topic: str) -> bool:
+    """Whether everything that `topic`, which may be a filter, stands for matches a pattern of our own lists."""
+    levels, allowed = topic.split("/"), pattern.split("/")
+    return len(levels) == len(allowed) and all(
+        one == level or (one == "+" and level != "#") for one, level in zip(allowed, levels, strict=True)
+    )
+
+
+def parse_access_list(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """User -> patterns it may read, and user -> patterns it may write, from mosquitto's acl file."""
+    reading: dict[str, list[str]] = {}
+    writing: dict[str, list[str]] = {}
+    user = ""
+    for line in text.splitlines():
+        match line.split():
+            case ["user", name]:
+                user = name
+            case ["topic", "read", pattern]:
+                reading.setdefault(user, []).append(pattern)
+            case ["topic", "write", pattern]:
+                writing.setdefault(user, []).append(pattern)
+    return reading, writing

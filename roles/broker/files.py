@@ -1,0 +1,166 @@
+"""What the broker's machine needs: a mosquitto configuration, logins, an access list, a certificate.
+
+    mosquitto.conf           limits that lose nothing, and paths relative to this folder
+    passwords                one line per identity (roles/broker/logins.py), mode 0600
+    acl                      what each identity may read and write (transport/mqtt/topics.py), mode 0600
+    ca.pem                   the federation's own certificate authority; every machine gets a copy
+    server.pem, server.key   the broker's certificate, and its key with mode 0600
+
+The authority's private key stays with the organiser. Messages that a full broker discards are sent again by
+the transport, so the limits decide about speed and memory, not about correctness.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.certificates import create_authority, issue_certificate
+from veilsum.roles.broker.logins import require_login_line
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.private_files import (
+    make_private_folder,
+    read_private_file,
+    replace_private_file,
+)
+from veilsum.roles.federation.public_files import replace_public_file
+from veilsum.transport.limits import MIB, Limits
+from veilsum.transport.mqtt.topics import Topics
+
+CONFIGURATION = "mosquitto.conf"
+PASSWORDS = "passwords"
+ACCESS_LIST = "acl"
+AUTHORITY = "ca.pem"
+AUTHORITY_KEY = "ca.key"
+CERTIFICATE = "server.pem"
+CERTIFICATE_KEY = "server.key"
+OBSERVER = "observer"
+"""The login of `veilsum status` and other onlookers: it reads what parties tell about themselves, and can send
+no datagrams."""
+
+LARGEST_PACKET = 2 * MIB
+_SMALLEST_QUEUE = 64 * MIB
+
+_MOSQUITTO = """\
+# mosquitto for the veilsum federation "{name}". Started by `veilsum broker`, or in this folder by
+#   mosquitto -c mosquitto.conf
+# The paths are relative to this folder. Nothing here is a secret of the protocol: the broker is not trusted.
+
+listener {listener}
+{tls}
+# Each identity has a login, and may write under its own name only.
+allow_anonymous false
+password_file {passwords}
+acl_file {acl}
+allow_zero_length_clientid false
+
+# Limits that lose nothing: no message is dropped by count, a slow subscriber may fall behind by this many
+# bytes (every party may have {window_mib} MiB under way to it), and larger packets than ours are not accepted.
+max_queued_messages 0
+max_queued_bytes {queue_bytes}
+max_packet_size {packet_bytes}
+set_tcp_nodelay true
+
+# Nothing of ours is retained; retained messages on our topics would be garbage.
+retain_available false
+
+persistence true
+persistence_location data/
+autosave_interval 60
+
+sys_interval 0
+log_dest stderr
+log_type error
+log_type warning
+log_type notice
+connection_messages false
+"""
+
+_TLS = """\
+certfile {certificate}
+keyfile {key}
+tls_version tlsv1.2
+"""
+
+
+def mosquitto_configuration(config: FederationConfig) -> str:
+    """The text of mosquitto.conf."""
+    window = Limits().window_bytes
+    listener = str(config.broker_port)
+    if is_local(config.broker_host):
+        listener += " 127.0.0.1"
+    tls = _TLS.format(certificate=CERTIFICATE, key=CERTIFICATE_KEY) if config.broker_tls else ""
+    return _MOSQUITTO.format(
+        name=config.name,
+        listener=listener,
+        tls=tls,
+        passwords=PASSWORDS,
+        acl=ACCESS_LIST,
+        window_mib=window // MIB,
+        queue_bytes=max(_SMALLEST_QUEUE, 2 * window * (len(config.parties) + 1)),
+        packet_bytes=LARGEST_PACKET,
+    )
+
+
+def access_list(federation_id: str, names: Iterable[str]) -> str:
+    """The text of mosquitto's acl file: what each of these identities needs, and nothing else."""
+    topics = Topics(federation_id)
+    blocks = []
+    for name in sorted({*names, OBSERVER}):
+        rules = topics.access_rules(name)
+        if name == OBSERVER:
+            rules = tuple(rule for rule in rules if not (rule.may_write and "/from/" in rule.pattern))
+        blocks.append("\n".join([f"user {name}", *(rule.mosquitto() for rule in rules)]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def read_logins(folder: Path) -> dict[str, str]:
+    """Name -> line of the password file; empty if there is none yet."""
+    path = folder / PASSWORDS
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="ascii").splitlines()
+    return dict(require_login_line(line) for line in lines if line)
+
+
+def write_logins(folder: Path, logins: Mapping[str, str], federation_id: str, names: Iterable[str]) -> None:
+    """Replace password file and access list; only the named identities and the observer are let in."""
+    admitted = {*names, OBSERVER}
+    lines = [line for name, line in sorted(logins.items()) if name in admitted]
+    replace_private_file(folder / PASSWORDS, "".join(f"{line}\n" for line in lines).encode("ascii"))
+    replace_private_file(folder / ACCESS_LIST, access_list(federation_id, names).encode("ascii"))
+
+
+def write_configuration(folder: Path, config: FederationConfig) -> None:
+    make_private_folder(folder)
+    make_private_folder(folder / "data")
+    replace_public_file(folder / CONFIGURATION, mosquitto_configuration(config).encode("utf-8"))
+
+
+def write_certificates(folder: Path, organiser_folder: Path, config: FederationConfig) -> None:
+    """A certificate for the broker's host, from the federation's own authority, which is made if need be."""
+    key_path = organiser_folder / AUTHORITY_KEY
+    if key_path.exists():
+        if not (folder / AUTHORITY).exists():
+            raise LocalProtocolError(f"{folder / AUTHORITY} is missing: restore it, or remove {key_path}")
+        authority, key = (folder / AUTHORITY).read_bytes(), read_private_file(key_path)
+    else:
+        authority, key = create_authority(f"veilsum federation {config.name}")
+        replace_private_file(key_path, key)
+        replace_public_file(folder / AUTHORITY, authority)
+    hosts = dict.fromkeys((config.broker_host, "localhost", "127.0.0.1", "::1"))
+    certificate, private = issue_certificate(authority, key, hosts)
+    replace_public_file(folder / CERTIFICATE, certificate)
+    replace_private_file(folder / CERTIFICATE_KEY, private)
+
+
+def is_local(host: str) -> bool:
+    """Whether a broker under this name serves this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,100 @@
+"""Running mosquitto with a federation's own configuration; SIGHUP makes it read logins and access list anew."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.files import CONFIGURATION
+
+_ALSO_IN = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
+_START_S = 10.0
+_VERSION_S = 5.0
+_ROOT_CONFIGURATION = ".mosquitto-as-root.conf"
+
+
+def find_mosquitto() -> str | None:
+    """The program, also where distributions put it outside an ordinary user's path."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path=_ALSO_IN)
+
+
+def version_of(program: str) -> str:
+    """`mosquitto version 2.0.11`, or the program's name where it does not say."""
+    try:
+        told = subprocess.run(  # noqa: S603 - found on the path
+            [program, "-h"], capture_output=True, text=True, check=False, timeout=_VERSION_S
+        ).stdout
+    except subprocess.TimeoutExpired:
+        told = ""
+    return told.splitlines()[0] if told else "mosquitto"
+
+
+def run_mosquitto(program: str, folder: Path, port: int, on_ready: Callable[[], None]) -> int:
+    """Run until mosquitto ends or we are told to stop; returns its exit code, 0 after a stop."""
+    command = [program, "-c", _configuration_for_this_user(folder)]
+    process = subprocess.Popen(command, cwd=folder)  # noqa: S603 - the program was found on the path
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+        process.terminate()
+
+    def reload(*_: object) -> None:
+        process.send_signal(signal.SIGHUP)
+
+    with (
+        _handling(signal.SIGTERM, stop),
+        _handling(signal.SIGINT, stop),
+        _handling(signal.SIGHUP, reload),
+    ):
+        if _wait_until_listening(process, port):
+            on_ready()
+        code = process.wait()
+    return 0 if stopped else code
+
+
+def require_free_port(port: int) -> None:
+    """Refuse a port that something listens on already, before a broker fails on it with less to say."""
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        raise LocalProtocolError(
+            f"port {port} is in use on this machine: stop the other broker, or change [broker] port in "
+            "federation.toml and run veilsum broker DIR --configure"
+        )
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:
+    give_up_at = time.monotonic() + _START_S
+    while process.poll() is None and time.monotonic() < give_up_at:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _configuration_for_this_user(folder: Path) -> str:
+    """mosquitto started by root becomes another user, who cannot read this folder, unless it is told not to."""
+    if os.geteuid() != 0:
+        return CONFIGURATION
+    own = (folder / CONFIGURATION).read_text(encoding="utf-8")
+    (folder / _ROOT_CONFIGURATION).write_text(f"user root\n{own}", encoding="utf-8")
+    return _ROOT_CONFIGURATION
+
+
+@contextlib.contextmanager
+def _handling(which: signal.Signals, handler: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(which, handler)
+    try:
+        yield
+    finally:
+        signal.signal(which, before)

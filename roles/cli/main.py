@@ -1,0 +1,131 @@
+"""The `veilsum` command: the table of commands, and what becomes of their errors.
+
+A new command is one line in COMMANDS and one file (see commandtable.py for what the file brings).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from veilsum import __version__
+from veilsum.protocol.errors import ParameterError, ProtocolError
+from veilsum.roles.cli.table import Command, UsageError, run_table
+from veilsum.transport.errors import BadSetting, TransportError
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_BAD_REQUEST = 2
+EXIT_INTERRUPTED = 130
+
+COMMANDS = (
+    Command(
+        "simulate",
+        "See it work",
+        "a whole federation in this process, on virtual time",
+        "veilsum.simulations.commands.simulate",
+    ),
+    Command(
+        "plan",
+        "Prepare",
+        "how many fractional bits fit, and the error they leave",
+        "veilsum.roles.commands.prepare.plan",
+    ),
+    Command(
+        "init",
+        "Prepare",
+        "a complete federation in a new folder: settings, keys, broker",
+        "veilsum.roles.commands.prepare.init",
+    ),
+    Command("keys", "Prepare", "make the keys of a party", "veilsum.roles.commands.prepare.keys"),
+    Command("roster", "Prepare", "who belongs to a federation", "veilsum.roles.commands.roster"),
+    Command(
+        "launch",
+        "Run",
+        "a whole federation as processes on this machine",
+        "veilsum.roles.commands.run.launch",
+    ),
+    Command("broker", "Run", "the message broker of a federation", "veilsum.roles.commands.run.broker"),
+    Command("server", "Run", "the server of a federation", "veilsum.roles.commands.run.server"),
+    Command(
+        "client",
+        "Run",
+        "a party of a plain, masked, perturbed or bilateral federation",
+        "veilsum.roles.commands.run.client",
+    ),
+    Command("peer", "Run", "a party of an mpc or ampc federation", "veilsum.roles.commands.run.peer"),
+    Command("status", "Run", "where everyone is, from signed statuses", "veilsum.roles.commands.run.status"),
+    Command(
+        "export",
+        "Take away",
+        "the model a party holds, as safetensors",
+        "veilsum.roles.commands.model.export",
+    ),
+    Command(
+        "evaluate",
+        "Take away",
+        "how good a model is on the test set",
+        "veilsum.roles.commands.model.evaluate",
+    ),
+    Command("bench", "Measure", "cost against its limits", "veilsum.simulations.commands.bench"),
+    Command("audit", "Measure", "attack what each party saw", "veilsum.simulations.commands.audit"),
+)
+
+DESCRIPTION = """\
+Multi-party secure aggregation: parties learn the weighted mean of their vectors, and nobody sees the vector
+of another."""
+
+CLOSING = """\
+Examples:
+  veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
+  veilsum plan --parties 100 --max-weight 1000 --clip 8 --bits 64
+  veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed
+  veilsum bench core --json core.json
+
+Every `--json FILE` also writes the figures as JSON; `-` is standard output, and the table then goes to
+standard error.
+
+Exit codes:
+  0    done
+  1    the run failed; the message says why
+  2    the request cannot work; the message says what to change
+  130  interrupted
+
+VEILSUM_TRACEBACK=1 shows the full traceback of an error. `veilsum --version` prints the version."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) == ["--version"]:
+        sys.stdout.write(f"veilsum {__version__}\n")
+        return EXIT_OK
+    try:
+        return run_table("veilsum", COMMANDS, DESCRIPTION, CLOSING, arguments)
+    except KeyboardInterrupt:
+        return _report("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (`veilsum ... | head`): nothing is left to say, nor to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except Exception as error:
+        if os.environ.get("VEILSUM_TRACEBACK") == "1":
+            raise
+        return _report(_explain(error), _exit_code(error))
+
+
+def _exit_code(error: Exception) -> int:
+    return EXIT_BAD_REQUEST if isinstance(error, (ParameterError, UsageError, BadSetting)) else EXIT_FAILED
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, (ProtocolError, TransportError, UsageError)):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return f"unexpected {type(error).__name__}: {error} (VEILSUM_TRACEBACK=1 shows where)"
+
+
+def _report(message: str, exit_code: int) -> int:
+    sys.stderr.write(f"veilsum: error: {' '.join(message.split())}\n")
+    return exit_code

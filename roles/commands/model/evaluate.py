@@ -1,0 +1,53 @@
+"""Measure a model on the task's test set: the one a party of this machine holds, or one from a safetensors file.
+
+examples:
+  veilsum evaluate fed --name alice
+  veilsum evaluate fed --model model.safetensors --json metrics.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veilsum.roles.cli.output import add_json_option, publish
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--name", metavar="NAME", help="the model that this party holds")
+    which.add_argument("--model", metavar="FILE", type=Path, help="the model in this safetensors file")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="with --name: its checkpoints")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
+    )
+    parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from veilsum.roles.cli.output import Table
+    from veilsum.roles.federation.folder import load_federation
+    from veilsum.roles.learning.contract import sha256_of
+    from veilsum.roles.learning.factory import make_learner
+    from veilsum.roles.learning.models.files import layout_of, load_model
+    from veilsum.roles.learning.task import load_task
+    from veilsum.roles.process.held_model import held_model
+
+    loaded = load_federation(args.folder)
+    config = loaded.config
+    task = load_task(config.task, config.task_options(loaded.data_folder(args.data)))
+    if args.model is not None:
+        model, whose = load_model(args.model, layout_of(task)), str(args.model)
+    else:
+        model, rounds = held_model(loaded, args.name, args.state)
+        whose = f"{args.name} after {rounds} rounds"
+    options = config.training_options(device=args.device)
+    learner = make_learner(task, 0, len(config.parties), config.split, options, config.seed)
+    metrics = learner.evaluate(model)
+    rows = [(name, f"{value:.4f}") for name, value in metrics.items()]
+    text = Table(f"{whose}, task {config.task}", ("metric", "value"), rows).render() if rows else f"{whose}\n"
+    figures = {"task": config.task, "model_sha256": sha256_of(model), "metrics": metrics}
+    publish(text, figures, args.json)
+    return 0

@@ -1,0 +1,57 @@
+"""Write a complete federation into a new folder.
+
+    federation.toml   the settings, commented, to be edited by people and shared by all machines
+    roster.json       who takes part, signed by the organiser
+    organiser/        the organiser's key and the key of the broker's certificate authority: keep it offline
+    keys/NAME/        private keys and broker password of each party: move each folder to its party
+    broker/           mosquitto configuration with TLS, logins and access list: move it to the broker's machine
+
+Run all of it on this machine with `veilsum launch DIR`. For parties that make their own keys, use --no-keys
+here, `veilsum keys new` there, and `veilsum roster add` for what they send.
+
+examples:
+  veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3
+  veilsum init fed --scheme masked --parties alice,bob,carol --broker-host broker.example.org --no-keys
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from veilsum.roles.cli.flags import add_federation_arguments, config_from_arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a new or empty folder")
+    parser.add_argument(
+        "--no-keys", action="store_true", help="make no keys: parties make their own and are enrolled later"
+    )
+    add_federation_arguments(parser, with_broker=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    from veilsum.roles.federation.enrolment import create_federation
+
+    args.name = args.name or _name_from(args.folder)
+    config = config_from_arguments(args)
+    signed = create_federation(args.folder, config, with_keys=not args.no_keys)
+    sys.stdout.write(
+        f"{args.folder}: a federation of {len(config.parties)} parties, scheme {config.scheme}, "
+        f"task {config.task}, {config.rounds} rounds\n"
+        f"organiser's fingerprint: {signed.organiser.fingerprint}\n\n"
+    )
+    if args.no_keys:
+        sys.stdout.write("next: veilsum keys new NAME at each party, then veilsum roster add for each\n")
+    else:
+        sys.stdout.write(f"next: veilsum launch {args.folder}\n")
+    return 0
+
+
+def _name_from(folder: Path) -> str:
+    """The folder's own name, as far as a federation may be called that."""
+    kept = "".join(
+        one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in folder.resolve().name
+    )
+    return kept.lstrip("._-")[:64] or "federation"

@@ -1,0 +1,9 @@
+"""Make the keys of a party, on the machine that uses them."""
+
+from __future__ import annotations
+
+from veilsum.roles.cli.table import Command
+
+COMMANDS = (
+    Command("new", "Keys", "new keys and a new broker password", "veilsum.roles.commands.prepare.keys_new"),
+)

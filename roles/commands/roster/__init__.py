@@ -1,0 +1,13 @@
+"""Who belongs to a federation. Changing it takes the organiser's key."""
+
+from __future__ import annotations
+
+from veilsum.roles.cli.table import Command
+
+COMMANDS = (
+    Command("show", "Look", "who is enrolled, with fingerprints", "veilsum.roles.commands.roster.show"),
+    Command("pin", "Look", "trust an organiser, as a party", "veilsum.roles.commands.roster.pin"),
+    Command("add", "Organise", "enrol a party by its public keys", "veilsum.roles.commands.roster.add"),
+    Command("evict", "Organise", "take a party off the roster", "veilsum.roles.commands.roster.evict"),
+    Command("sign", "Organise", "sign changed settings", "veilsum.roles.commands.roster.sign"),
+)

@@ -1,0 +1,35 @@
+"""What the commands that change a roster have in common: their options, and what they say when done."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from veilsum.roles.federation.signed_roster import SignedRoster
+
+
+def add_change_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")
+    parser.add_argument(
+        "--organiser",
+        metavar="KEYDIR",
+        type=Path,
+        help="the organiser's key folder (default DIR/organiser)",
+    )
+
+
+def organiser_folder(args: argparse.Namespace) -> Path:
+    chosen: Path = args.organiser or args.folder / "organiser"
+    return chosen
+
+
+def report(signed: SignedRoster, folder: Path, what: str) -> int:
+    sys.stdout.write(
+        f"{what}: roster version {signed.version}, {len(signed.roster.identities)} identities\n"
+        f"copy {folder / 'roster.json'} to every machine, and {folder / 'broker'} to the broker's "
+        "(then restart it, or send it SIGHUP)\n"
+    )
+    return 0

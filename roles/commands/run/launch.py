@@ -1,0 +1,123 @@
+"""Run a whole federation on this machine: broker, server and all parties, each as a process of its own.
+
+A live view shows where they are; the summary names the final model. Ctrl-C stops all of them cleanly. What each
+process told stands in DIR/logs, one JSON line per fact. With --record-views every process also writes what it saw to
+FOLDER/NAME.view, secrets included, for `veilsum audit run --view`. A second launch of the same folder needs --resume
+(to go on, for instance after raising `rounds`) or --fresh.
+
+examples:
+  veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed --json out.json
+  veilsum launch fed --resume
+  veilsum launch fed --fresh --record-views views && veilsum audit run --view views/server.view --attack idlg
+
+exit codes:
+  0    the run has all its rounds; parties that were lost on the way are named
+  1    the run failed; the summary says why
+  2    settings, roster or keys do not fit
+  130  interrupted
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veilsum.roles.cli.output import add_json_option, publish
+
+if TYPE_CHECKING:
+    from veilsum.roles.monitor.launch import Outcome
+
+EVALUATE_WITHIN_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder", metavar="DIR", type=Path, help="the federation's folder, with all keys in it"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
+    )
+    parser.add_argument("--init", type=Path, metavar="FILE", help="the model of round 0, as safetensors")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="go on from the last checkpoints")
+    again.add_argument("--fresh", action="store_true", help="forget an earlier run")
+    parser.add_argument(
+        "--record-views",
+        type=Path,
+        metavar="FOLDER",
+        help="for an audit: every process writes all it sees and knows, secrets included, to FOLDER/NAME.view",
+    )
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from veilsum.roles.federation.folder import load_federation, require_complete
+    from veilsum.roles.monitor.launch import Launch
+    from veilsum.roles.monitor.launch_view import LiveView, describe, figures_of
+
+    loaded = load_federation(args.folder)
+    require_complete(loaded)
+    loaded.config.require_workable()
+    arguments = [*(["--data", str(args.data)] if args.data else [])]
+    arguments += [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
+    if not (args.resume or args.fresh):
+        _require_no_earlier_run(args.folder)
+    with LiveView(loaded.config) as view:
+        launch = Launch(loaded, arguments, args.init, _views_folder(args.record_views), view.on_fact)
+        outcome = asyncio.run(launch.run())
+    sha256, metrics = _result(outcome)
+    figures = figures_of(outcome, sha256, metrics)
+    publish(describe(outcome, figures), figures, args.json)
+    return outcome.exit_code
+
+
+def _views_folder(folder: Path | None) -> Path | None:
+    """The folder for views, closed to other users."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.federation.private_files import PrivateFileError, make_private_folder
+
+    if folder is not None:
+        try:
+            make_private_folder(folder)
+        except (PrivateFileError, OSError) as refusal:
+            raise ParameterError([f"--record-views: {refusal}"]) from refusal
+    return folder
+
+
+def _require_no_earlier_run(folder: Path) -> None:
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.process.context import STATE_FOLDER
+
+    if any((folder / STATE_FOLDER).glob("*/checkpoint-*.json")):
+        raise ParameterError([f"{folder} holds an earlier run: --resume goes on from it, --fresh forgets it"])
+
+
+def _result(outcome: Outcome) -> tuple[str | None, dict[str, float]]:
+    """The hash of the newest model on this machine, and how good it is; measured in a process that may load torch."""
+    import json
+    import subprocess
+    import sys
+
+    from veilsum.roles.learning.contract import sha256_of
+    from veilsum.roles.process.held_model import newest_model
+
+    newest = newest_model(outcome.loaded)
+    if newest is None:
+        return None, {}
+    model, _, holder = newest
+    if outcome.loaded.config.task.startswith("vectors:") or outcome.interrupted:
+        return sha256_of(model), {}
+    command = [sys.executable, "-m", "veilsum", "evaluate", str(outcome.loaded.folder), "--name", holder]
+    try:
+        done = subprocess.run(  # noqa: S603 - ourselves
+            [*command, "--json", "-"], capture_output=True, text=True, check=False, timeout=EVALUATE_WITHIN_S
+        )
+    except subprocess.TimeoutExpired:
+        sys.stderr.write(
+            f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: {' '.join(command[2:])}\n"
+        )
+        return sha256_of(model), {}
+    return sha256_of(model), json.loads(done.stdout)["metrics"] if done.returncode == 0 else {}

@@ -1,0 +1,55 @@
+"""Show where everyone in a federation is: round, phase, who is late, bytes.
+
+Each process tells how it is doing once a second, signed with its identity key; this command listens for a moment
+with the onlookers' login (DIR/keys/observer) and shows what verifies. It decides nothing and disturbs nobody.
+
+examples:
+  veilsum status fed
+  veilsum status fed --watch
+  veilsum status fed --json -
+
+exit codes:
+  0    somebody was heard
+  1    nobody was, or the broker cannot be reached
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veilsum.roles.cli.output import add_json_option
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")
+    parser.add_argument(
+        "--key", type=Path, metavar="DIR", help="the login to use (default: DIR/keys/observer)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=2.5, metavar="S", help="how long to listen (default 2.5)"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="go on until Ctrl-C, with a table every few seconds"
+    )
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from veilsum.protocol.errors import LocalProtocolError
+    from veilsum.roles.cli.output import publish
+    from veilsum.roles.federation.folder import load_federation
+    from veilsum.roles.monitor.watching import describe, figures_of, listen
+    from veilsum.transport.errors import BrokerUnreachable
+
+    loaded = load_federation(args.folder)
+    while True:
+        try:
+            board = asyncio.run(listen(loaded, args.key, args.seconds))
+        except BrokerUnreachable as error:
+            raise LocalProtocolError(f"{error}; start it with: veilsum broker {args.folder}") from error
+        publish(describe(loaded, board), figures_of(loaded, board), args.json)
+        if not args.watch:
+            return 0 if board.statuses else 1

@@ -1,0 +1,269 @@
+"""From a configuration to what the protocol and the learner work with, with all problems found in one go.
+
+Settings are examined one after the other; where one is wrong, a harmless stand-in takes its place so that the
+remaining questions can still be asked. Whoever corrects a file then corrects it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from veilsum.protocol.agreed.parameters import (
+    COMPLETE_GRAPH,
+    Bias,
+    Differencing,
+    Parameters,
+    Recovery,
+    Rekey,
+    Schedule,
+    ShareMode,
+)
+from veilsum.protocol.agreed.sizing import find_degree_and_threshold
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
+from veilsum.protocol.schemes.perturbed.options import noise_options
+from veilsum.roles.config.user_code import import_named
+
+if TYPE_CHECKING:
+    from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.roles.learning.contract import Payload
+    from veilsum.roles.learning.task import Loss, TaskOptions
+    from veilsum.roles.learning.training.settings import GradientBatch, Optimizer, TrainingOptions
+
+LARGEST_COMPLETE_GRAPH = 100
+_DRAWING_SEED = bytes(32)
+
+T = TypeVar("T")
+
+
+class Problems:
+    """What was found wrong so far."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def attempt(self, make: Callable[[], T], stand_in: T) -> T:
+        """The value, or the stand-in after noting what is wrong."""
+        try:
+            return make()
+        except ParameterError as error:
+            self.found += [one for one in error.problems if one not in self.found]
+        except LocalProtocolError as error:
+            self.found.append(str(error))
+        except Rejection as refusal:
+            self.found.append(str(refusal))
+        return stand_in
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise ParameterError(self.found)
+
+
+def load_scheme(name: str) -> Scheme:
+    """A scheme by its name, or by `package.module:name` after importing the module that registers it."""
+    module, colon, registered = name.rpartition(":")
+    if colon:
+        try:
+            import_named(module)
+        except (ImportError, ValueError) as error:
+            raise ParameterError(
+                [f"scheme {name!r}: module {module!r} cannot be imported ({error}); is it on PYTHONPATH?"]
+            ) from error
+    return find_scheme(registered)
+
+
+def build_parameters(config: FederationConfig, dimension: int) -> Parameters:
+    problems = Problems()
+    scheme = problems.attempt(lambda: load_scheme(config.scheme), None)
+    no_graph: tuple[GraphPolicy, int | None] = (COMPLETE_GRAPH, None)
+    graph, threshold = problems.attempt(lambda: choose_graph(config), no_graph)
+    encoding = problems.attempt(
+        lambda: _plan_numbers(config, scheme),
+        plan(len(config.parties), 1, 1.0, 64).encoding,
+    )
+    make = _maker(config, scheme, encoding, graph, threshold)
+    problems.found += _option_problems(config, scheme)
+    made = problems.attempt(lambda: make(dimension), None)
+    if made is not None and scheme is not None:
+        problems.found += scheme.problems(made)
+    problems.raise_if_any()
+    return cast(Parameters, made)
+
+
+def choose_graph(config: FederationConfig) -> tuple[GraphPolicy, int | None]:
+    """The rule for the graph, and the threshold that goes with it if it is not the usual one."""
+    parties = len(config.parties)
+    if config.graph != "auto":
+        policy = parse_graph(config.graph)
+        _require_safe(policy, config)
+        return policy, config.threshold
+    if parties <= LARGEST_COMPLETE_GRAPH or config.scheme in ("plain", "perturbed"):
+        return COMPLETE_GRAPH, config.threshold
+    size = find_degree_and_threshold(parties, config.corrupt, config.dropout, Threat(config.threat))
+    return GraphPolicy(GraphKind.K_REGULAR, k=size.k), config.threshold or size.t
+
+
+def require_workable(config: FederationConfig) -> None:
+    from veilsum.roles.learning.splits import parse_split
+
+    problems = Problems()
+    problems.attempt(lambda: config.timing, None)
+    problems.attempt(lambda: parse_split(config.split), None)
+    problems.attempt(config.training_options, None)
+    problems.attempt(config.task_options, None)
+    problems.attempt(lambda: _require_task_name(config.task), None)
+    problems.attempt(lambda: _require_fitting_defence(config), None)
+    problems.attempt(lambda: _require_fitting_optimizer(config), None)
+    problems.attempt(lambda: build_parameters(config, 1), None)
+    problems.raise_if_any()
+
+
+def build_training_options(config: FederationConfig, device: str) -> TrainingOptions:
+    from veilsum.roles.learning.training.settings import TrainingOptions
+
+    return TrainingOptions(
+        optimizer=cast("Optimizer", config.optimizer),
+        learning_rate=config.learning_rate,
+        momentum=config.momentum,
+        local_epochs=config.local_epochs,
+        batch_size=config.batch_size,
+        schedule=config.lr_schedule,
+        payload=cast("Payload", config.upload),
+        gradient_batch=cast("GradientBatch", config.gradient_batch),
+        device=device,
+        server_optimizer=config.server_optimizer,
+    )
+
+
+def build_task_options(config: FederationConfig, data: Path | str | None) -> TaskOptions:
+    from veilsum.roles.learning.task import TaskOptions
+
+    folder = config.data if data is None else data
+    return TaskOptions(
+        data=None if folder is None else Path(folder),
+        seed=config.seed,
+        model=config.model,
+        loss=cast("Loss | None", config.loss),
+    )
+
+
+def _require_task_name(name: str) -> None:
+    """Refuse a task that cannot exist, without loading its data or running its code."""
+    from veilsum.roles.learning.datasets.vectors import VectorsTask
+    from veilsum.roles.learning.task import BUILT_IN, TASK_FORMS
+
+    base, _, argument = name.partition(":")
+    if base == "vectors":
+        VectorsTask.parse(argument)
+    elif base not in BUILT_IN and not (base and argument):
+        raise ParameterError([f"unknown task {name!r}; allowed: {TASK_FORMS}"])
+
+
+def _maker(
+    config: FederationConfig,
+    scheme: Scheme | None,
+    encoding: FixedPoint,
+    graph: GraphPolicy,
+    threshold: int | None,
+) -> Callable[[int], Parameters]:
+    return lambda dimension: Parameters(
+        scheme=config.scheme if scheme is None else scheme.name,
+        encoding=encoding,
+        dimension=dimension,
+        min_parties=config.cohort_floor,
+        graph=graph,
+        threat=Threat(config.threat),
+        threshold=threshold,
+        recovery=Recovery(config.recovery),
+        bias=Bias(config.bias),
+        share_mode=ShareMode(config.shares),
+        rekey=Rekey(config.rekey),
+        schedule=Schedule(config.schedule),
+        payload=config.upload,
+        differencing=Differencing(config.differencing),
+        min_cohort_change=config.min_cohort_change,
+        max_attempts=config.max_attempts,
+        options=_options(config),
+    )
+
+
+def _options(config: FederationConfig) -> dict[str, str]:
+    if not config.disguises:
+        return dict(config.options)
+    noise = noise_options(
+        config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange, config.barrier
+    )
+    return {**config.options, **noise}
+
+
+def _option_problems(config: FederationConfig, scheme: Scheme | None) -> Iterator[str]:
+    known = config.options if scheme is None else scheme.options
+    for name in config.options:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            yield f"option {name!r} is not one of scheme {config.scheme}: {has}"
+
+
+def _plan_numbers(config: FederationConfig, scheme: Scheme | None) -> FixedPoint:
+    parties, weight = len(config.parties), config.weight_limit
+    if scheme is None:
+        return plan(parties, weight, config.clip, config.bits).encoding
+    return scheme.plan_numbers(parties, weight, config.clip, config.bits, _options(config))
+
+
+def _require_fitting_defence(config: FederationConfig) -> None:
+    from veilsum.roles.learning.defences.parse import parse_defence
+
+    problems = list(parse_defence(config.defence).problems(config))
+    if config.disguises and config.defence and not problems:
+        problems.append(f"defence: parties of {config.scheme} cannot see true gradients: leave it out")
+    if problems:
+        raise ParameterError(problems)
+
+
+def _require_fitting_optimizer(config: FederationConfig) -> None:
+    """An optimiser that remembers needs one place that remembers: a server which holds the model."""
+    from veilsum.roles.learning.training.settings import PLAIN_STEP
+
+    if config.server_optimizer == PLAIN_STEP:
+        return
+    from veilsum.roles.learning.training.server_optimizer import read_optimizer
+
+    read_optimizer(config.server_optimizer)
+    problems = []
+    if not load_scheme(config.scheme).server_holds_model:
+        problems.append(
+            f"server_optimizer: in {config.scheme} every peer takes the step itself, and one that joins later would "
+            "remember nothing: leave it out, or use plain, masked, perturbed or bilateral"
+        )
+    if config.schedule != Schedule.FEDAVG.value:
+        problems.append(f"server_optimizer: schedule {config.schedule} averages nothing: leave it out")
+    if config.task.partition(":")[0] == "vectors":
+        problems.append(f"server_optimizer: task {config.task} has no parameters: leave it out")
+    if problems:
+        raise ParameterError(problems)
+
+
+def _require_safe(policy: GraphPolicy, config: FederationConfig) -> None:
+    """Refuse a graph that is too thin even with all parties there, or that names a stranger."""
+    names = [PartyId(name) for name in config.parties]
+    strangers = sorted({end for edge in policy.edges for end in edge} - set(names))
+    if strangers:
+        raise ParameterError([f"graph: not among the parties: {', '.join(strangers)}"])
+    if config.scheme not in ("plain", "perturbed"):
+        policy.draw(names, _DRAWING_SEED).require_safe_for_decomposition()
+
+
+def samples_of_task(config: FederationConfig) -> int:
+    """How many training samples the configured task has; 1 for vectors, which weigh the same."""
+    from veilsum.roles.learning.datasets.vectors import VectorsTask
+    from veilsum.roles.learning.task import load_task
+
+    task = load_task(config.task, config.task_options())
+    return 1 if isinstance(task, VectorsTask) else len(task.train)

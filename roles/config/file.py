@@ -1,0 +1,163 @@
+"""federation.toml: one file for people to edit and for every machine to read.
+
+Reading is strict: an unknown table or key, a wrong type or a duplicate is refused with the file, the table,
+the key and what may stand there. Writing produces a commented file in which every setting appears, those
+without a value as a comment, so that a person sees what there is to change.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.federation_config import ALL_SAMPLES, FederationConfig
+from veilsum.roles.config.settings import SETTINGS, TABLES, Form, Setting
+
+FILE_NAME = "federation.toml"
+_FREE_TABLES = {"devices": "devices", "options": "options"}
+_LONGEST_FILE = 16 * 1024 * 1024
+
+_HEAD = """\
+# A veilsum federation: the one file that all its machines share.
+#
+# What is marked (local) may differ between machines. Everything else is signed by the organiser together with
+# the roster; after a change to it: veilsum roster sign FOLDER
+# Every key is explained in specs/federation-file.md.
+"""
+
+
+def read_config(path: Path) -> FederationConfig:
+    """The configuration in a file; relative paths in it are left as they are."""
+    document = _parse(path)
+    problems = list(_structure_problems(document))
+    if problems:
+        raise ParameterError([f"{path}: {problem}" for problem in problems])
+    try:
+        return FederationConfig.from_options(_values(document))
+    except ParameterError as error:
+        raise ParameterError([f"{path}: {problem}" for problem in error.problems]) from error
+
+
+def write_config(config: FederationConfig) -> str:
+    """The text of federation.toml; `read_config` gives an equal configuration back."""
+    lines = [_HEAD]
+    for table, about in TABLES.items():
+        lines += [f"# {about}", f"[{table}]"]
+        lines += [
+            line for setting in SETTINGS if setting.table == table for line in _setting_lines(setting, config)
+        ]
+        if table in _FREE_TABLES:
+            texts: Mapping[str, str] = getattr(config, _FREE_TABLES[table])
+            lines += [f"{_key(key)} = {_literal(value)}" for key, value in texts.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LONGEST_FILE + 1)
+    except FileNotFoundError:
+        raise ParameterError(
+            [f"{path} does not exist: create a federation with veilsum init, or correct the path"]
+        ) from None
+    except IsADirectoryError:
+        raise ParameterError([f"{path} is a folder: name the {FILE_NAME} in it"]) from None
+    if len(content) > _LONGEST_FILE:
+        raise ParameterError([f"{path} has more than {_LONGEST_FILE} bytes: it is no federation file"])
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError([f"{path} is not TOML: {error}"]) from error
+
+
+def _structure_problems(document: Mapping[str, Any]) -> Iterator[str]:
+    for table, content in document.items():
+        if table not in TABLES:
+            yield f"unknown table [{table}]{_near(table, TABLES)}; the tables are {', '.join(TABLES)}"
+        elif not isinstance(content, dict):
+            yield f"{table} must be a table: write [{table}]"
+        else:
+            yield from _table_problems(table, content)
+
+
+def _table_problems(table: str, content: Mapping[str, Any]) -> Iterator[str]:
+    known = {setting.key: setting for setting in SETTINGS if setting.table == table}
+    for key, value in content.items():
+        if key in known:
+            if not _acceptable(known[key], value):
+                yield f"[{table}] {key} must be {known[key].expected}, not {value!r}"
+        elif table not in _FREE_TABLES:
+            yield f"[{table}] has no key {key!r}{_near(key, known)}; its keys are {', '.join(known)}"
+        elif not isinstance(value, str):
+            yield f"[{table}] {key} must be a text, not {value!r}"
+
+
+def _acceptable(setting: Setting, value: Any) -> bool:
+    if setting.choices and value not in setting.choices:
+        return False
+    match setting.form:
+        case Form.TEXT:
+            return isinstance(value, str)
+        case Form.SWITCH:
+            return isinstance(value, bool)
+        case Form.NUMBER:
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case Form.NAMES if isinstance(value, list):
+            return all(isinstance(one, str) for one in value)
+        case Form.BATCH if value == ALL_SAMPLES:
+            return True
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _values(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `FederationConfig` that the document gives."""
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        content = document.get(setting.table, {})
+        if setting.key in content:
+            value = content[setting.key]
+            values[setting.attribute] = float(value) if setting.form is Form.NUMBER else value
+    for table, attribute in _FREE_TABLES.items():
+        known = {setting.key for setting in SETTINGS if setting.table == table}
+        values[attribute] = {key: value for key, value in document.get(table, {}).items() if key not in known}
+    return values
+
+
+def _setting_lines(setting: Setting, config: FederationConfig) -> Iterator[str]:
+    choices = f" ({', '.join(map(str, setting.choices))})" if setting.choices else ""
+    local = "" if setting.agreed else "(local) "
+    yield textwrap.fill(
+        f"{local}{setting.meaning}{choices}", 110, initial_indent="# ", subsequent_indent="# "
+    )
+    value = getattr(config, setting.attribute)
+    if setting.form is Form.BATCH and value is None:
+        value = ALL_SAMPLES
+    example = f"# {setting.key} = {setting.metavar or setting.expected}"
+    yield example if value is None else f"{setting.key} = {_literal(value)}"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for one control character that JSON leaves alone.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr(value)
+
+
+def _key(text: str) -> str:
+    return text if text.replace("_", "").replace("-", "").isalnum() and text.isascii() else _literal(text)
+
+
+def _near(word: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""

@@ -1,0 +1,159 @@
+"""A federation's folder: where its files lie, and how a process takes its place in it.
+
+    FOLDER/federation.toml     the settings                       every machine
+    FOLDER/roster.json         who takes part, signed             every machine
+    FOLDER/broker/ca.pem       who vouches for the broker         every machine
+    FOLDER/keys/NAME/          a party's private keys             that party's machine
+    FOLDER/broker/             certificate, logins, access list   the broker's machine
+    FOLDER/organiser/          the organiser's keys               the organiser's machine
+
+`load_federation` is for onlookers: it checks the signature, but believes the organiser that the file names.
+A role process calls `enter_federation`, which goes by the party's own pin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
+from veilsum.protocol.errors import AbortReason, ParameterError
+from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.broker.logins import read_password
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.federation.keystore import load_identity
+from veilsum.roles.federation.pins import accept_roster
+from veilsum.roles.federation.signed_roster import ROSTER_FILE, RosterRefused, SignedRoster, read_roster
+from veilsum.transport.mqtt.broker_address import BrokerAddress, Tls
+
+if TYPE_CHECKING:
+    from veilsum.transport.mqtt.broker_address import MqttVersion
+
+KEYS_FOLDER = "keys"
+BROKER_FOLDER = "broker"
+ORGANISER_FOLDER = "organiser"
+
+
+@dataclass(frozen=True)
+class LoadedFederation:
+    """A federation as its files describe it; `config` and `signed` agree with each other."""
+
+    config: FederationConfig
+    signed: SignedRoster
+    folder: Path
+
+    @property
+    def roster(self) -> Roster:
+        return self.signed.roster
+
+    @property
+    def federation_id(self) -> str:
+        """What `Topics` and `MqttTransport` are given as the federation."""
+        return self.signed.federation_id
+
+    def key_folder(self, name: str) -> Path:
+        """Where `veilsum init` puts a party's keys; parties may keep theirs elsewhere."""
+        return self.folder / KEYS_FOLDER / name
+
+    def data_folder(self, override: Path | str | None = None) -> Path | None:
+        """The data folder: the one given, or the configured one relative to federation.toml."""
+        if override is not None:
+            return Path(override)
+        return None if self.config.data is None else self.folder / self.config.data
+
+    def broker_address(self, name: str, key_folder: Path) -> BrokerAddress:
+        """How the party called `name` reaches the broker, with the password in its key folder."""
+        config = self.config
+        ca = None if config.broker_ca is None else self.folder / config.broker_ca
+        version: MqttVersion = config.mqtt_version  # type: ignore[assignment]  # the configuration has checked it
+        return BrokerAddress(
+            config.broker_host,
+            config.broker_port,
+            username=name,
+            password=read_password(key_folder),
+            tls=Tls(ca) if config.broker_tls else None,
+            version=version,
+        )
+
+
+def load_federation(path: Path | str) -> LoadedFederation:
+    """The federation of a folder or of its federation.toml; refused if settings and roster disagree."""
+    folder, config = _read_settings(Path(path))
+    signed = read_roster(folder / ROSTER_FILE)
+    require_agreement(folder, config, signed)
+    return LoadedFederation(config, signed, folder)
+
+
+def enter_federation(path: Path | str, key_folder: Path) -> tuple[LoadedFederation, Identity]:
+    """The same, for a party: by its own pin, and only if the roster lists exactly its keys."""
+    folder, config = _read_settings(Path(path))
+    identity = load_identity(key_folder)
+    signed = accept_roster(folder / ROSTER_FILE, key_folder)
+    signed.require_enrolled(folder / ROSTER_FILE, identity.public)
+    require_agreement(folder, config, signed)
+    return LoadedFederation(config, signed, folder), identity
+
+
+def require_agreement(folder: Path, config: FederationConfig, signed: SignedRoster) -> None:
+    """Refuse settings other than those the organiser signed, naming each difference."""
+    differences = list(agreement_differences(config.agreed(), signed.agreed))
+    if differences:
+        raise RosterRefused(
+            folder / FILE_NAME,
+            AbortReason.WRONG_CONFIG,
+            f"{'; '.join(differences)}; restore the signed values, or have them signed: veilsum roster sign {folder}",
+        )
+    problems = list(enrolment_problems(config, signed.roster.identities))
+    if problems:
+        raise RosterRefused(folder / ROSTER_FILE, AbortReason.WRONG_ROSTER, "; ".join(problems))
+
+
+def agreement_differences(here: Mapping[str, Any], signed: Mapping[str, Any]) -> Iterator[str]:
+    """Every setting whose value here is not the signed one."""
+    for name in sorted({*here, *signed}):
+        if here.get(name) != signed.get(name):
+            yield f"{name} is {here.get(name)!r} here and {signed.get(name)!r} in the signed roster"
+
+
+def enrolment_problems(config: FederationConfig, identities: tuple[PublicIdentity, ...]) -> Iterator[str]:
+    """What keeps these identities from being the parties of this configuration."""
+    scheme = config.find_scheme()
+    for identity in identities:
+        if identity.role is Role.SERVER:
+            continue
+        if identity.name not in config.parties:
+            yield f"{identity.name} is not among the parties of {FILE_NAME}: add it there first"
+        if identity.role is not scheme.participant_role:
+            yield (
+                f"{identity.name} is a {identity.role}, and scheme {scheme.name} wants a "
+                f"{scheme.participant_role}: veilsum keys new {identity.name} --role {scheme.participant_role}"
+            )
+        elif scheme.needs_rsa and identity.rsa_public is None:
+            yield (
+                f"{identity.name} has no RSA key, which scheme {scheme.name} needs: "
+                f"veilsum keys new {identity.name} --role peer"
+            )
+
+
+def require_complete(loaded: LoadedFederation) -> None:
+    """Refuse to start a federation whose server, or too many of whose parties, are not enrolled."""
+    listed = {identity.name for identity in loaded.roster.identities}
+    problems = []
+    if SERVER not in listed:
+        problems.append(
+            "no server is enrolled: veilsum keys new server --role server, then veilsum roster add"
+        )
+    present = len(loaded.roster.participants)
+    if present < loaded.config.cohort_floor:
+        problems.append(f"{present} parties are enrolled, min_parties is {loaded.config.cohort_floor}")
+    if problems:
+        raise ParameterError(f"{loaded.folder / ROSTER_FILE}: {problem}" for problem in problems)
+
+
+def _read_settings(path: Path) -> tuple[Path, FederationConfig]:
+    file = path / FILE_NAME if path.is_dir() else path
+    return file.parent, FederationConfig.from_toml(file)

@@ -1,0 +1,135 @@
+"""The server's noise for the model of a task: `ServerNoise` of protocol/perturbation/contract.py, with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.perturbation.algebra.exchange import ExchangeRequest, answer
+from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.moments import pooled_statistics
+from veilsum.protocol.perturbation.algebra.recovery import recover
+from veilsum.protocol.perturbation.contract import (
+    Answer,
+    PublicPart,
+    Question,
+    Reals,
+    Recovered,
+    require_numbers,
+)
+from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.roles.learning.perturbation.client import TaskNoise
+from veilsum.roles.learning.perturbation.protected import parameters_of, protected_model, with_parameters
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.views.view import NoiseSecrets
+
+LARGEST_ADAPTED_GAMMA = 10.0
+"""Words with 32 fractional bits cover no more; a federation that began higher has finer ones."""
+
+
+class DisguisingServer:
+    """Draws a fresh key for every attempt; gamma follows the condition number from round to round."""
+
+    def __init__(self, noise: TaskNoise, training: TrainingOptions) -> None:
+        self._noise = noise
+        self._training = training
+        self.settings: NoiseSettings = noise.settings
+        self.on_secrets: Callable[[NoiseSecrets], None] = lambda _: None
+        """Whoever records the server's own view is told here what is drawn."""
+
+    @property
+    def terms(self) -> Mapping[str, int]:
+        return self._noise.terms
+
+    @property
+    def asks(self) -> bool:
+        return self._noise.asks
+
+    def warnings(self) -> Iterator[str]:
+        return self._noise.warnings()
+
+    def disguise(self, model: Model, round: int, random: RandomBytes) -> TaskDisguise:  # noqa: A002 - the protocol's own word
+        key = new_key(self._noise.plan, self.settings, random)
+        self.on_secrets(
+            NoiseSecrets(key.public.key_id, key.scale, key.gammas, key.blinders, key.shifts, key.loss_shift)
+        )
+        return TaskDisguise(key, model, self._noise, round, self._training.learning_rate_at(round))
+
+    def protect(self, model: Model, random: RandomBytes) -> Model:
+        return protected_model(self._noise.plan, model, random)
+
+    def adapt(self, condition: float) -> None:
+        adapted = self.settings.adapted(condition)
+        ceiling = max(LARGEST_ADAPTED_GAMMA, self._noise.settings.gamma)
+        self.settings = replace(adapted, gamma=min(adapted.gamma, ceiling))
+
+
+class TaskDisguise:
+    """The key of one attempt, with the true model that it covers."""
+
+    def __init__(
+        self,
+        key: NoiseKey,
+        model: Model,
+        noise: TaskNoise,
+        round_number: int,
+        learning_rate: float,
+    ) -> None:
+        self._key = key
+        self._true = model
+        self._noise = noise
+        self._round = round_number
+        self._learning_rate = learning_rate
+        self.model = with_parameters(model, key.encrypt(parameters_of(noise.plan, model)))
+        public = key.public
+        self.public = PublicPart(
+            key_id=public.key_id,
+            plan_digest=public.plan_digest,
+            mode=public.mode,
+            loss=public.loss,
+            exchange=public.exchange,
+            partition=public.partition.astype("<u4"),
+            directions=public.directions.astype("<f8"),
+            feature_weight=public.feature_weight,
+        )
+
+    def require_question(self, question: Question) -> None:
+        samples, classes = len(question.alpha), self._noise.plan.head.outputs
+        width = classes if self._key.settings.exchange == "log" else classes * classes
+        if samples == 0:
+            raise Rejection(AbortReason.BAD_VECTOR, "a question about no samples")
+        require_numbers(question.alpha, "<f8", samples, "alpha")
+        require_numbers(question.values, "<f8", samples * width, "the outputs of a question")
+
+    def answer(self, question: Question, random: RandomBytes) -> Answer:
+        samples, classes = len(question.alpha), self._noise.plan.head.outputs
+        shape = (samples, classes) if self._key.settings.exchange == "log" else (samples, classes, classes)
+        request = ExchangeRequest(question.key_id, question.values.reshape(shape), question.alpha)
+        reply = answer(self._key, request, random)
+        parts = (np.ascontiguousarray(part.reshape(-1)) for part in (reply.first, reply.second, reply.third))
+        return Answer(reply.key_id, *parts)
+
+    def recover(self, terms: Reals) -> Recovered:
+        ends = np.cumsum(list(self._noise.terms.values()))[:-1]
+        aggregate = dict(zip(self._noise.terms, np.split(terms, ends), strict=True))
+        mean = np.zeros(len(self._true))
+        found = recover(self._key, aggregate, mean[: self._noise.plan.size])
+        if found.moments is not None:
+            self._pool(mean, found.moments)
+        return Recovered(mean, found.loss, found.condition, found.warning)
+
+    def _pool(self, mean: Reals, moments: Reals) -> None:
+        """Write buffers as a gradient does: (old - new) / learning rate."""
+        plan, places = self._noise.plan, self._noise.statistics
+        buffers: dict[str, ArrayLike] = {name: self._true[place] for name, place in places.items()}
+        for norm in plan.norms:
+            buffers[f"{norm.module}.num_batches_tracked"] = np.float32(self._round)
+        updated = pooled_statistics(plan, moments, buffers)
+        for name, place in places.items():
+            mean[place] = (self._true[place] - updated[name]) / self._learning_rate

@@ -1,0 +1,68 @@
+"""What a federation is compared with: all data in one place, and every party alone.
+
+Both use the federation's own learner, options and seed. `central` is a federation of one party that holds
+the whole training set; `standalone` is each party with its own part and nobody to average with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilsum.roles.learning.contract import FloatVector, Learner
+from veilsum.roles.learning.datasets.vectors import VectorsTask
+from veilsum.roles.learning.errors import TaskError
+from veilsum.roles.learning.factory import make_learner, make_server_optimizer
+from veilsum.roles.learning.task import Task
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.process.server_step import StepOptimizer, Stepping
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A final model and its metrics on the test set."""
+
+    model: FloatVector
+    metrics: dict[str, float]
+
+
+def train_central(task: Task | VectorsTask, rounds: int, options: TrainingOptions, seed: int) -> Trained:
+    """Train on the pooled data for as many rounds as the federation."""
+    _require_learning(task)
+    return train_alone(
+        make_learner(task, 0, 1, "iid", options, seed), rounds, options, make_server_optimizer(task, options)
+    )
+
+
+def train_standalone(
+    task: Task | VectorsTask, parties: int, split: str, rounds: int, options: TrainingOptions, seed: int
+) -> list[Trained]:
+    """Train every party on its own part; the list is in the order of the parties."""
+    _require_learning(task)
+    learners = (make_learner(task, party, parties, split, options, seed) for party in range(parties))
+    optimizer = make_server_optimizer(task, options)
+    return [train_alone(learner, rounds, options, optimizer) for learner in learners]
+
+
+def train_alone(
+    learner: Learner, rounds: int, options: TrainingOptions, optimizer: StepOptimizer | None = None
+) -> Trained:
+    """The rounds of a federation with one member: its payload is the mean."""
+    stepping = Stepping(options, optimizer)
+    model = learner.initial_model()
+    for round_ in range(rounds):
+        update = learner.train(model, round_)
+        model = stepping.apply(model, update.payload.astype(np.float64), round_)
+    return Trained(model, learner.evaluate(model))
+
+
+def mean_metrics(trained: list[Trained]) -> dict[str, float]:
+    """The mean of each metric over the parties."""
+    names = trained[0].metrics
+    return {name: sum(each.metrics[name] for each in trained) / len(trained) for name in names}
+
+
+def _require_learning(task: Task | VectorsTask) -> None:
+    if isinstance(task, VectorsTask):
+        raise TaskError("task vectors learns nothing: there is no central or standalone run to compare with")

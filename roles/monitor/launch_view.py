@@ -1,0 +1,167 @@
+"""What `veilsum launch` shows while it runs, and what it reports at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.cli.output import Table
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.monitor.launch import BROKER, Outcome
+
+_TOLD = (
+    "broker",
+    "session_began",
+    "round_committed",
+    "round_failed",
+    "run_failed",
+    "run_finished",
+    "warning",
+)
+
+
+class LiveView:
+    """One line per fact that matters; on a terminal a table of all processes that is drawn again and again."""
+
+    def __init__(self, config: FederationConfig, stream: TextIO | None = None) -> None:
+        self._config = config
+        self._stream = stream if stream is not None else sys.stderr
+        self._rows: dict[str, tuple[str, str]] = {}
+        self._warned: set[str] = set()
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if self._stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(file=self._stream), refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def on_fact(self, fact: Mapping[str, Any]) -> None:
+        party, what = str(fact.get("party", "?")), str(fact.get("fact", ""))
+        if "round" in fact:
+            round_text = f"{int(fact['round']) + 1}/{self._config.rounds}"
+        else:
+            round_text = self._rows.get(party, ("", ""))[0]
+        self._rows[party] = (round_text, what.replace("_", " "))
+        if self._live is not None:
+            self._live.update(self._table())
+        elif what in _TOLD and (party in (SERVER, BROKER) or what in ("run_failed", "warning")):
+            self._say(party, what, fact)
+
+    def _say(self, party: str, what: str, fact: Mapping[str, Any]) -> None:
+        text = _line(what, fact, self._config.rounds)
+        if what == "warning":
+            if text in self._warned:
+                return
+            self._warned.add(text)
+        self._stream.write(f"{party}: {text}\n")
+        self._stream.flush()
+
+    def _table(self) -> Any:
+        from rich.table import Table as LiveTable
+
+        table = LiveTable("process", "round", "last heard")
+        for party, (round_text, what) in self._rows.items():
+            table.add_row(party, round_text, what)
+        return table
+
+
+def _line(what: str, fact: Mapping[str, Any], rounds: int) -> str:
+    match what:
+        case "round_committed":
+            members = len(fact.get("members", ()))
+            return f"round {int(fact['round']) + 1}/{rounds} committed by {members} parties"
+        case "session_began":
+            return f"session of {len(fact.get('members', ()))} parties"
+        case "round_failed" | "run_failed":
+            words = [str(fact[key]) for key in ("reason", "culprit", "detail") if fact.get(key)]
+            return f"{what.replace('_', ' ')}: {'; '.join(words)}"
+        case "run_finished":
+            return f"finished after {fact.get('rounds')} rounds"
+    return str(fact.get("text", what))
+
+
+def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """The same keys as the JSON of `veilsum simulate`, as far as processes can know them."""
+    config = outcome.loaded.config
+    failed = next(iter(outcome.facts("run_failed", SERVER)), None)
+    best = next(iter(metrics.items()), (None, None))
+    commits = list(outcome.facts("round_committed", SERVER))
+    participants = [name for name in outcome.children if name not in (SERVER, BROKER)]
+    return {
+        "scheme": config.scheme,
+        "parties": len(config.parties),
+        "rounds": [
+            {key: fact.get(key) for key in ("round", "attempt", "members")} | _hash_of(outcome, fact)
+            for fact in commits
+        ],
+        "task": config.task,
+        "seed": config.seed,
+        "metric_name": best[0],
+        "metric": best[1],
+        "model_sha256": model_sha256,
+        "attempts": len(commits) + len(list(outcome.facts("round_failed", SERVER))),
+        "sessions": len(list(outcome.facts("session_began", SERVER))),
+        "aborted": outcome.server.code != 0,
+        "abort_reason": failed.get("reason") if failed else None,
+        "abort_detail": failed.get("detail") if failed else None,
+        "lost": [name for name in participants if outcome.children[name].code != 0],
+        "refused_messages": len(list(outcome.facts("refused"))),
+        "warnings": list(dict.fromkeys(str(fact.get("text")) for fact in outcome.facts("warning"))),
+        "wall_s": outcome.wall_s,
+    }
+
+
+def _hash_of(outcome: Outcome, commit: Mapping[str, Any]) -> dict[str, Any]:
+    """The model after a round, as whoever holds it has told."""
+    told = (
+        fact.get("model_sha256")
+        for fact in outcome.facts("round_committed")
+        if fact.get("round") == commit.get("round")
+    )
+    return {"model_sha256": next((one for one in told if one), None)}
+
+
+def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
+    """The summary for people."""
+    rows = [
+        (
+            str(one["round"] + 1),
+            str(len(one["members"])),
+            str(one["attempt"] + 1),
+            (one["model_sha256"] or "-")[:16],
+        )
+        for one in figures["rounds"]
+    ]
+    title = f"{figures['scheme']}, {figures['parties']} parties, task {figures['task']}, over MQTT"
+    lines = [Table(title, ("round", "parties", "attempt", "model"), rows).render() if rows else f"{title}\n"]
+    if figures["metric"] is not None:
+        lines.append(f"final test {figures['metric_name']} {figures['metric']:.4f}")
+    if figures["model_sha256"]:
+        lines.append(f"model         sha256 {figures['model_sha256'][:16]}")
+    lines.append(
+        f"attempts      {figures['attempts']}, sessions {figures['sessions']}, {figures['wall_s']:.1f} s"
+    )
+    if figures["lost"]:
+        lines.append(f"lost          {', '.join(figures['lost'])}")
+    if figures["aborted"]:
+        why = figures["abort_reason"] or outcome.last_words or "the server ended"
+        lines.append(
+            f"the run failed: {why}" + (f": {figures['abort_detail']}" if figures["abort_detail"] else "")
+        )
+        if figures["rounds"]:
+            lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
+    lines.append(f"logs          {outcome.loaded.folder / 'logs'}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,127 @@
+"""What a role process tells on standard error: one line per fact, for people or, as JSON, for programs.
+
+Only named fields are written, none of which holds a key, a seed, a share or a vector. Some of them repeat what
+others sent, so in a line for people everything but printable characters is escaped: nobody can start a line of ours
+or steer the terminal it is read on. JSON escapes all of them but DEL by itself. `veilsum launch` builds its
+live view and its summary from the JSON lines.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+from typing import Any, Literal, TextIO, TypeAlias
+
+from veilsum.protocol.machines.events import (
+    Event,
+    ModelTaken,
+    PhaseEntered,
+    RoundCommitted,
+    RoundFailed,
+    RunFailed,
+    RunFinished,
+    SessionBegan,
+    Warned,
+)
+from veilsum.roles.learning.contract import sha256_of
+
+LogFormat: TypeAlias = Literal["text", "json"]
+LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
+
+
+class Journal:
+    """Writes the lines of one party."""
+
+    def __init__(self, party: str, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
+        self._party = party
+        self._format = log_format
+        self._stream = stream if stream is not None else sys.stderr
+
+    def say(self, fact: str, **fields: Any) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        if self._format == "json":
+            line = json.dumps({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
+            line = line.replace("\x7f", r"\u007f")
+        else:
+            told = ", ".join(
+                _text(value) if name == "text" else f"{name} {_text(value)}"
+                for name, value in fields.items()
+                if value not in ("", None)
+            )
+            line = _printable(
+                f"{now:%H:%M:%S} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}"
+            )
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def tell(self, event: Event) -> None:
+        """The line of an event, if it has one."""
+        match event:
+            case SessionBegan():
+                self.say("session_began", session=event.session.hex()[:16], members=list(event.members))
+            case PhaseEntered():
+                self.say("round_began", round=event.round, attempt=event.attempt)
+            case RoundCommitted():
+                self.say(
+                    "round_committed",
+                    round=event.round,
+                    attempt=event.attempt,
+                    members=list(event.members),
+                    model_sha256=None if event.model is None else sha256_of(event.model),
+                )
+            case ModelTaken():
+                self.say("model_taken", rounds_done=event.rounds_done, model_sha256=sha256_of(event.model))
+            case RoundFailed() | RunFailed():
+                fields = (
+                    {} if isinstance(event, RunFailed) else {"round": event.round, "attempt": event.attempt}
+                )
+                self.say(
+                    "run_failed" if isinstance(event, RunFailed) else "round_failed",
+                    **fields,
+                    reason=event.reason.value,
+                    culprit=event.culprit,
+                    detail=event.detail,
+                )
+            case RunFinished():
+                model = event.model
+                self.say(
+                    "run_finished",
+                    rounds=event.rounds,
+                    model_sha256=None if model is None else sha256_of(model),
+                )
+            case Warned():
+                self.say("warning", text=event.text)
+            case _:
+                pass
+
+    def take_over_logging(self) -> None:
+        """Let warnings of our own modules come out here, too."""
+        logger = logging.getLogger("veilsum")
+        logger.handlers = [_Bridge(self)]
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
+
+
+class _Bridge(logging.Handler):
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._journal.say("warning", text=record.getMessage())
+
+
+def _text(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _printable(text: str) -> str:
+    """The text on one line, with backslashes doubled only where something else was escaped by one."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() and one != "\\" else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )

@@ -1,0 +1,87 @@
+"""How a party is doing, signed: what `veilsum status` shows.
+
+A status is a small JSON text with the signature of the party's identity key over its exact bytes. It carries what
+the broker sees anyway (who, when, how much) and where the party stands; never a hash, a loss or a sample count. The
+number grows, so that an old status played back is recognised; statuses are shown to people and decide nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+
+STATUS_DOMAIN = "status"
+EVERY_S = 1.0
+MOST_LATE = 64
+"""So many late parties are named: a status stays small in a federation of thousands."""
+_LONGEST = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Status:
+    """`life` and `number` order the statuses of one party; `late` are those who have not acknowledged us."""
+
+    party: str
+    role: str
+    life: int
+    number: int
+    round: int
+    rounds: int
+    attempt: int
+    phase: str
+    sent_bytes: int
+    received_bytes: int
+    refused: int
+    late: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.life, self.number
+
+
+def sign_status(me: Identity, federation_id: str, status: Status) -> bytes:
+    text = json.dumps(asdict(status), sort_keys=True, separators=(",", ":"))
+    signature = me.signing.sign(STATUS_DOMAIN, _digest(federation_id, text))
+    return json.dumps({"status": text, "signature": base64.b64encode(signature).decode("ascii")}).encode()
+
+
+def open_status(roster: Roster, federation_id: str, data: bytes) -> Status:
+    """The status, if the party that it names is in the roster and signed it."""
+    try:
+        if len(data) > _LONGEST:
+            raise ValueError("too long")
+        outer = json.loads(data)
+        text, signature = outer["status"], base64.b64decode(outer["signature"], validate=True)
+        status = _parse(json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Rejection(AbortReason.BAD_ENCODING, "this is no status") from None
+    roster.verify(PartyId(status.party), STATUS_DOMAIN, _digest(federation_id, text), signature)
+    return status
+
+
+def _parse(values: dict[str, Any]) -> Status:
+    types = {one.name: one.type for one in fields(Status)}
+    if set(values) != set(types):
+        raise ValueError("other fields")
+    for name, value in values.items():
+        wanted = {"int": int, "str": str}.get(str(types[name]), list)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise TypeError(name)
+    if not all(isinstance(name, str) for name in values["late"]):
+        raise TypeError("late")
+    return Status(**{**values, "late": tuple(values["late"])})
+
+
+def _digest(federation_id: str, text: str) -> bytes:
+    return hashlib.sha256(
+        length_prefixed(domain_tag(STATUS_DOMAIN), federation_id.encode(), text.encode())
+    ).digest()

@@ -1,0 +1,108 @@
+"""Listening to the statuses of a federation, as an onlooker with a login of its own and no key.
+
+Who is late: a party that was not heard while others were, or that is behind the server's round, or that has
+not acknowledged what the server sent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from veilsum.protocol.errors import ProtocolError
+from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.broker.files import OBSERVER
+from veilsum.roles.cli.output import Table
+from veilsum.roles.federation.folder import LoadedFederation
+from veilsum.roles.monitor.status import Status, open_status
+from veilsum.transport.mqtt.topics import Topics
+from veilsum.transport.mqtt.transport import MqttLink
+
+CONNECT_WITHIN_S = 10.0
+
+
+@dataclass
+class Board:
+    """The newest status of each party, and how many did not verify."""
+
+    statuses: dict[str, Status] = field(default_factory=dict)
+    refused: int = 0
+
+    def take(self, status: Status) -> None:
+        known = self.statuses.get(status.party)
+        if known is None or known.order < status.order:
+            self.statuses[status.party] = status
+
+
+async def listen(loaded: LoadedFederation, key_folder: Path | None, seconds: float) -> Board:
+    """Collect statuses for so many seconds."""
+    folder = key_folder or loaded.key_folder(OBSERVER)
+    board = Board()
+    link = MqttLink(
+        loaded.broker_address(OBSERVER, folder), Topics(loaded.federation_id), OBSERVER, CONNECT_WITHIN_S
+    )
+    async with link:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for datagram in link.statuses():
+                    try:
+                        board.take(open_status(loaded.roster, loaded.federation_id, bytes(datagram.data)))
+                    except ProtocolError:
+                        board.refused += 1
+    return board
+
+
+def late_parties(loaded: LoadedFederation, board: Board) -> dict[str, str]:
+    """Name -> why it is late."""
+    return dict(_late(loaded, board))
+
+
+def _late(loaded: LoadedFederation, board: Board) -> Iterator[tuple[str, str]]:
+    server = board.statuses.get(SERVER)
+    for name in (SERVER, *loaded.roster.participants):
+        status = board.statuses.get(name)
+        if status is None:
+            yield name, "not heard"
+        elif server is not None and status.round < server.round:
+            yield name, f"behind by {server.round - status.round}"
+        elif server is not None and name in server.late:
+            yield name, "owes an acknowledgement"
+
+
+def describe(loaded: LoadedFederation, board: Board) -> str:
+    late = late_parties(loaded, board)
+    rows = [
+        _row(name, board.statuses.get(name), late.get(name, ""))
+        for name in (SERVER, *loaded.roster.participants)
+    ]
+    columns = ("party", "round", "attempt", "phase", "KiB sent", "KiB received", "refused", "late")
+    text = Table(f"federation {loaded.config.name}, scheme {loaded.config.scheme}", columns, rows).render()
+    return text + (f"{board.refused} statuses did not verify\n" if board.refused else "")
+
+
+def _row(name: str, status: Status | None, late: str) -> tuple[str, ...]:
+    if status is None:
+        return (name, "", "", "", "", "", "", late)
+    return (
+        name,
+        f"{status.round}/{status.rounds}",
+        str(status.attempt),
+        status.phase,
+        f"{status.sent_bytes / 1024:.1f}",
+        f"{status.received_bytes / 1024:.1f}",
+        str(status.refused),
+        late,
+    )
+
+
+def figures_of(loaded: LoadedFederation, board: Board) -> dict[str, Any]:
+    return {
+        "federation": loaded.config.name,
+        "statuses": {name: asdict(status) for name, status in sorted(board.statuses.items())},
+        "late": late_parties(loaded, board),
+        "refused_statuses": board.refused,
+    }

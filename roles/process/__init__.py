@@ -1,0 +1,4 @@
+"""One role as an operating-system process: a machine, its driver, and what it still knows after a restart.
+
+`run.run_role` is the entrance; simulations use the same machines, envelopes and persistent state.
+"""

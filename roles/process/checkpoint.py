@@ -1,0 +1,323 @@
+"""What a party knows, on disk: whole or not at all, three times over, and under one settings hash.
+
+    checkpoint-000000000042.json   numbers, checksum, and which model belongs to them
+    model-<rounds>-<hash>.f32      the model: float32, little-endian
+    memory-<rounds>-<hash>.bin     what the server's optimiser remembers, if it has one
+    lock                           held by the process that lives here
+
+Each checkpoint is a new file: written under a temporary name, flushed, renamed, and the folder flushed; so
+after a crash at any point the newest complete one counts. Model and memory are files of their own, because a decision
+in the middle of a round must be durable before the next message and must not cost the writing of a large model.
+
+The last three checkpoints and what belongs to them are kept. A newest one that is damaged is passed over with a
+warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
+have said so. One lost file can at most have opened a round; two can have opened it and uploaded in it, so after two
+the next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
+for ever, damaged or not; the process takes it as the number of its life, so no sequence number of an earlier life
+is used again.
+
+No key, mask or seed is ever in here. The model is not public either: the folder is closed to other users.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.identifiers import PartyId, require_party_id
+from veilsum.protocol.machines.participation import Given, ParticipationRecord, Spent
+from veilsum.roles.federation.private_files import make_private_folder, replace_private_file
+from veilsum.roles.process.persistent_state import Durable
+
+KEPT = 3
+_FORMAT = "veilsum checkpoint"
+_FORMAT_VERSION = 3
+_NAME = re.compile(r"checkpoint-(\d{12})\.json")
+_PART_NAME = re.compile(r"(model|memory)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
+_LONGEST_FILE = 64 * 1024 * 1024
+
+_Part: TypeAlias = dict[str, Any]
+"""Where a large part is: its file, its SHA-256 and its length in bytes."""
+
+
+class CheckpointError(LocalProtocolError):
+    """A checkpoint cannot be written, read or continued from; the text names the file and the remedy."""
+
+    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{path}: {problem}: {remedy}")
+
+
+@dataclass
+class Saved:
+    """What was found on disk: the state, who saw what last, and what had to be passed over."""
+
+    durable: Durable
+    seen: dict[PartyId, int]
+    passed_over: list[str] = field(default_factory=list)
+
+
+class StateFolder:
+    """The folder of one party; one process at a time may live in it."""
+
+    def __init__(self, folder: Path, party: PartyId, settings_hash: bytes) -> None:
+        self.folder = folder
+        self._party = party
+        self._settings = settings_hash.hex()
+        self._lock: int | None = None
+        self._serial = 0
+        self._parts: dict[str, tuple[object, _Part]] = {}
+
+    def acquire(self) -> None:
+        """Move in, or refuse because another process of this party is there."""
+        make_private_folder(self.folder)
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise CheckpointError(
+                self.folder, f"another process is running as {self._party}", "stop it first"
+            ) from None
+        self._lock = descriptor
+        for draft in self.folder.glob(".*.????????"):
+            draft.unlink(missing_ok=True)
+        self._serial = max((serial for serial, _ in self._files()), default=0)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def next_life(self) -> int:
+        """A number that no earlier process of this folder has used for its life."""
+        return self._serial + 1
+
+    def exists(self) -> bool:
+        """Whether any checkpoint is here, readable or not."""
+        return any(True for _ in self._files())
+
+    def load(self) -> Saved:
+        """The newest checkpoint that is whole; refused if it was made under other settings."""
+        if not self.exists():
+            raise CheckpointError(
+                self.folder, "there is no checkpoint", f"run {self._party} first, or correct the folder"
+            )
+        passed_over: list[str] = []
+        for _, path in sorted(self._files(), reverse=True):
+            try:
+                fields = _read_fields(path)
+                self._require_ours(path, fields)
+                saved = self._restore(fields)
+            except _Damaged as damage:
+                passed_over.append(f"{path.name} is damaged ({damage}) and was passed over")
+                continue
+            if len(passed_over) > 1 or (passed_over and saved.durable.attempt > 0):
+                saved.durable.record.spent[saved.durable.rounds_done] = None
+            saved.passed_over = passed_over
+            return saved
+        raise CheckpointError(
+            self.folder,
+            "no checkpoint is readable",
+            "restore the folder from a backup, or start again with --fresh",
+        )
+
+    def save(self, durable: Durable, seen: Mapping[PartyId, int] | None = None) -> None:
+        """Make the state durable; returns only when it is on disk."""
+        serial = self._serial + 1
+        path = self.folder / f"checkpoint-{serial:012}.json"
+        try:
+            self._save_parts(durable)
+            replace_private_file(path, _encode(self._fields(serial, durable, seen or {})))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise CheckpointError(
+                    path,
+                    "the disk is full",
+                    "make room and start again with --resume; nothing committed is lost",
+                ) from error
+            raise CheckpointError(
+                path, f"cannot be written ({error.strerror})", "correct the folder"
+            ) from error
+        self._serial = serial
+        try:
+            self._forget_old()
+        except OSError as error:
+            raise CheckpointError(
+                self.folder, f"old checkpoints cannot be removed ({error.strerror})", "correct the folder"
+            ) from error
+
+    def _save_parts(self, durable: Durable) -> None:
+        """Write the large parts that are not on disk yet; one that is still the same object is."""
+        parts: dict[str, tuple[object | None, str]] = {
+            "model": (durable.model, "f32"),
+            "memory": (durable.memory.get(durable.rounds_done), "bin"),
+        }
+        for kind, (value, ending) in parts.items():
+            if value is None:
+                self._parts.pop(kind, None)
+                continue
+            if kind in self._parts and self._parts[kind][0] is value:
+                continue
+            content = (
+                value if isinstance(value, bytes) else np.ascontiguousarray(value, dtype="<f4").tobytes()
+            )
+            digest = hashlib.sha256(content).hexdigest()
+            name = f"{kind}-{durable.rounds_done:012}-{digest[:16]}.{ending}"
+            replace_private_file(self.folder / name, content)
+            self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
+
+    def _fields(self, serial: int, durable: Durable, seen: Mapping[PartyId, int]) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "format_version": _FORMAT_VERSION,
+            "serial": serial,
+            "party": self._party,
+            "settings": self._settings,
+            "rounds_done": durable.rounds_done,
+            "attempt": durable.attempt,
+            "spent": [_packed(number, spent) for number, spent in sorted(durable.record.spent.items())],
+            "stated": _packed_statement(durable.record.stated),
+            "given": _packed_updates(durable.record.given),
+            "cohorts": [sorted(cohort) for cohort in durable.record.cohorts],
+            "seen": dict(seen),
+            "parts": {kind: part for kind, (_, part) in self._parts.items()},
+        }
+
+    def _require_ours(self, path: Path, fields: Mapping[str, Any]) -> None:
+        if fields["party"] != self._party:
+            raise CheckpointError(
+                path, f"it belongs to {fields['party']}, not to {self._party}", "correct --state"
+            )
+        if fields["settings"] != self._settings:
+            raise CheckpointError(
+                path,
+                f"it was made under settings {fields['settings']}, federation.toml now has {self._settings}",
+                "restore the settings (only rounds, deadlines, devices, data and broker may change), or --fresh",
+            )
+
+    def _restore(self, fields: Mapping[str, Any]) -> Saved:
+        record = ParticipationRecord(
+            [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
+            dict(_unpacked(spent) for spent in fields["spent"]),
+            _unpacked_statement(fields["stated"]),
+            _unpacked_updates(fields["given"]),
+        )
+        parts, rounds_done = fields["parts"], fields["rounds_done"]
+        values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
+        if "model" in values:
+            values["model"] = np.frombuffer(values["model"], dtype="<f4").copy()
+        self._parts = {kind: (values[kind], part) for kind, part in parts.items()}
+        memory = {rounds_done: values["memory"]} if "memory" in values else {}
+        return Saved(
+            Durable(rounds_done, values.get("model"), record, fields["attempt"], memory=memory),
+            {require_party_id(name): int(number) for name, number in fields["seen"].items()},
+        )
+
+    def _files(self) -> Iterator[tuple[int, Path]]:
+        if self.folder.is_dir():
+            for path in self.folder.iterdir():
+                if match := _NAME.fullmatch(path.name):
+                    yield int(match[1]), path
+
+    def _forget_old(self) -> None:
+        """Remove all but the last three checkpoints, and parts that none of these names."""
+        newest_first = [path for _, path in sorted(self._files(), reverse=True)]
+        kept, wanted = 0, set[str]()
+        for path in newest_first:
+            if kept >= KEPT:
+                path.unlink(missing_ok=True)
+                continue
+            try:
+                parts = _read_fields(path)["parts"]
+            except _Damaged:
+                continue
+            kept += 1
+            wanted |= {part["file"] for part in parts.values()}
+        for path in self.folder.iterdir():
+            if _PART_NAME.fullmatch(path.name) and path.name not in wanted:
+                path.unlink(missing_ok=True)
+
+
+def _packed(round_number: int, spent: Spent | None) -> list[Any]:
+    if spent is None:
+        return [round_number]
+    return [round_number, sorted(spent.cohort), sorted(spent.electorate)]
+
+
+def _unpacked(fields: list[Any]) -> tuple[int, Spent | None]:
+    if len(fields) == 1:
+        return int(fields[0]), None
+    cohort, electorate = (frozenset(PartyId(name) for name in names) for names in fields[1:])
+    return int(fields[0]), Spent(cohort, electorate)
+
+
+def _packed_updates(given: Given) -> list[Any]:
+    return [given.round, {model.hex(): update.hex() for model, update in given.updates.items()}]
+
+
+def _unpacked_updates(fields: list[Any]) -> Given:
+    updates = {bytes.fromhex(model): bytes.fromhex(update) for model, update in fields[1].items()}
+    return Given(int(fields[0]), updates)
+
+
+def _packed_statement(stated: tuple[int, bytes] | None) -> list[Any] | None:
+    return None if stated is None else [stated[0], stated[1].hex()]
+
+
+def _unpacked_statement(fields: list[Any] | None) -> tuple[int, bytes] | None:
+    return None if fields is None else (int(fields[0]), bytes.fromhex(fields[1]))
+
+
+class _Damaged(Exception):
+    """A file is not what was written."""
+
+
+def _encode(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps({**fields, "checksum": _checksum(fields)}, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(length_prefixed(domain_tag("checkpoint"), text)).hexdigest()
+
+
+def _read_fields(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            fields = json.loads(file.read(_LONGEST_FILE))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _Damaged(type(error).__name__) from None
+    if not isinstance(fields, dict) or fields.pop("checksum", None) != _checksum(fields):
+        raise _Damaged("its checksum does not match")
+    if fields.get("format") != _FORMAT or fields.get("format_version") != _FORMAT_VERSION:
+        raise _Damaged("another format")
+    return fields
+
+
+def _read_part(folder: Path, part: _Part) -> bytes:
+    name: str = part["file"]
+    if not _PART_NAME.fullmatch(name):
+        raise _Damaged("it names no file of ours")
+    try:
+        content: bytes = (folder / name).read_bytes()
+    except OSError as error:
+        raise _Damaged(f"{name}: {error.strerror}") from None
+    if len(content) != part["length"] or hashlib.sha256(content).hexdigest() != part["sha256"]:
+        raise _Damaged(f"{name} is not the file it should be")
+    return content

@@ -1,0 +1,181 @@
+"""A process's place in its federation: whose keys it has, what it trains on, and the model it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import Model
+from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
+from veilsum.roles.federation.private_files import PrivateFileError
+from veilsum.roles.federation.signed_roster import RosterRefused
+from veilsum.roles.learning.contract import Learner
+from veilsum.roles.monitor.log import LogFormat
+from veilsum.roles.process.entropy import require_real_entropy, system_entropy
+from veilsum.roles.process.machines import Noise
+from veilsum.roles.process.server_step import StepOptimizer
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.first_model import Beginning
+    from veilsum.roles.learning.perturbation.client import PerturbedLearner
+
+STATE_FOLDER = "state"
+
+
+@dataclass(frozen=True)
+class RoleOptions:
+    """What the command line says about one process."""
+
+    federation: Path
+    name: str
+    key: Path | None = None
+    state: Path | None = None
+    data: Path | None = None
+    device: str | None = None
+    init: Path | None = None
+    resume: bool = False
+    fresh: bool = False
+    record_view: Path | None = None
+    log_format: LogFormat = "text"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process's place in its federation, before it has a model."""
+
+    loaded: LoadedFederation
+    identity: Identity
+    key_folder: Path
+    options: RoleOptions
+
+    @property
+    def name(self) -> PartyId:
+        return self.identity.name
+
+
+def take_place(role: Role, options: RoleOptions) -> Place:
+    """Check settings, roster, keys and that this command is the one for them."""
+    folder = options.federation if options.federation.is_dir() else options.federation.parent
+    key_folder = options.key or folder / KEYS_FOLDER / options.name
+    try:
+        loaded, identity = enter_federation(options.federation, key_folder)
+    except (RosterRefused, PrivateFileError) as refusal:
+        raise ParameterError([str(refusal)]) from refusal
+    if identity.name != options.name:
+        raise ParameterError([f"{key_folder} holds the keys of {identity.name}, not of {options.name}"])
+    if identity.role is not role:
+        raise ParameterError([f"{identity.name} is a {identity.role}: run veilsum {identity.role}"])
+    require_complete(loaded)
+    loaded.config.require_workable()
+    return Place(loaded, identity, key_folder, options)
+
+
+def state_folder(folder: Path, name: str) -> Path:
+    """Where a party keeps its checkpoints unless --state says otherwise."""
+    return folder / STATE_FOLDER / name
+
+
+def find_noise(place: Place, learner: Learner | None) -> Noise:
+    """What the machine of a disguising scheme is given: a client its learner; a server traces the model, with torch."""
+    config = place.loaded.config
+    if not config.disguises:
+        return None
+    if learner is not None:
+        return cast("PerturbedLearner", learner)
+    from veilsum.roles.learning.perturbation.client import trace_task
+    from veilsum.roles.learning.perturbation.server import DisguisingServer
+    from veilsum.roles.learning.task import load_task
+
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
+    return DisguisingServer(trace_task(config, task), config.training_options())
+
+
+def find_optimizer(place: Place) -> StepOptimizer | None:
+    """What takes the server's step on the mean; loads torch where there is one."""
+    config = place.loaded.config
+    training = config.training_options()
+    if place.name != SERVER or not training.steps_with_optimizer:
+        return None
+    from veilsum.roles.learning.factory import make_server_optimizer
+    from veilsum.roles.learning.task import load_task
+
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
+    return make_server_optimizer(task, training)
+
+
+def noise_notes(noise: Noise) -> Iterator[str]:
+    """What the noise leaves open, said by whoever draws it."""
+    warn = getattr(noise, "warnings", None)
+    return iter(()) if warn is None else warn()
+
+
+def make_party_learner(place: Place, state: Path) -> Learner:
+    """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
+    from veilsum.roles.learning.factory import make_learner
+    from veilsum.roles.learning.task import load_task
+
+    config, options = place.loaded.config, place.options
+    task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
+    noise = None
+    if config.disguises:
+        from veilsum.roles.learning.perturbation.client import trace_task
+
+        noise = trace_task(config, task)
+    learner = make_learner(
+        task,
+        config.index_of(place.name),
+        len(config.parties),
+        config.split,
+        config.training_options(place.name, options.device),
+        config.seed,
+        defence=config.defence,
+        entropy=require_real_entropy(system_entropy),
+        noise=noise,
+    )
+    if not config.defence:
+        return learner
+    from veilsum.roles.learning.defences.keeping import STATE_FILE, KeepingLearner
+
+    return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh)
+
+
+def defence_notes(place: Place, learner: Learner | None) -> Iterator[str]:
+    """What the defence leaves open, and what it gives this party in figures."""
+    from veilsum.roles.learning.defences.keeping import KeepingLearner
+    from veilsum.roles.learning.defences.parse import parse_defence
+
+    config = place.loaded.config
+    if isinstance(learner, KeepingLearner):
+        yield from parse_defence(config.defence).warnings(config)
+        yield from learner.notes(config.rounds)
+
+
+def find_first_model(place: Place, learner: Learner | None) -> Model:
+    """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
+    from veilsum.roles.learning.models.files import load_model
+
+    options = place.options
+    made = learner.initial_model() if learner is not None else None
+    if options.init is not None:
+        given = load_model(options.init)
+        if made is not None and len(made) != len(given):
+            raise ParameterError([f"{options.init} has {len(given)} values, the task's model {len(made)}"])
+        return given
+    if made is not None:
+        return made
+    return ask_for_task(place).model
+
+
+def ask_for_task(place: Place) -> Beginning:
+    """What a server needs to know about the task, from a process that may load torch."""
+    from veilsum.roles.learning.first_model import ask_for_beginning
+
+    options, loaded = place.options, place.loaded
+    file = loaded.folder / FILE_NAME if options.federation.is_dir() else options.federation
+    return ask_for_beginning(loaded.config, file, loaded.data_folder(options.data))

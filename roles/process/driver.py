@@ -1,0 +1,287 @@
+"""Drives one machine over a transport, in four beats: feed, drain, send, re-arm.
+
+    feed    one message, one deadline, or the result of one job
+    drain   perform the events in order; what must be durable is on disk before the next event
+    send    sign each message and hand it to the transport; receivers do not wait for each other
+    re-arm  wait for the next thing to feed, no longer than the machine's deadline
+
+The driver decides nothing about the protocol. Training, expansion and the hashing of large messages run in an
+injected executor, so that the event loop keeps the connection alive meanwhile. The disk has another, of one thread:
+checkpoints are written in order, and never wait for training that nobody waits for any more. Sends are tasks:
+asyncio starts them in the order in which they were created, and the transport keeps that order for each receiver. A
+send that is not acknowledged in time is told and forgotten; the machine has deadlines of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import (
+    Event,
+    LocalResult,
+    RunFailed,
+    RunFinished,
+    TrainingRequested,
+    WorkRequested,
+)
+from veilsum.protocol.wire.envelope import Envelope, encode_envelope
+from veilsum.protocol.wire.messages import Message
+from veilsum.protocol.wire.replay import Duplicate
+from veilsum.roles.learning.contract import Learner, train_as_asked
+from veilsum.roles.monitor.log import Journal
+from veilsum.roles.process.clock import Clock, monotonic
+from veilsum.roles.process.envelopes import PostOffice, grouped_sends
+from veilsum.roles.process.machines import Machine
+from veilsum.roles.process.observer import Witness
+from veilsum.roles.process.persistent_state import Durable
+from veilsum.transport.base import Transport
+from veilsum.transport.errors import TransportError
+
+LARGE_BYTES = 1 << 20
+"""Messages from here on are hashed away from the event loop."""
+MOST_WAITING = 64
+"""Messages that wait for the machine; beyond that the transport holds back their senders."""
+
+SHORTEST_LINGER_S = 0.3
+
+Step: TypeAlias = Callable[[float], list[Event]]
+Ended: TypeAlias = RunFinished | RunFailed
+T = TypeVar("T")
+
+
+class Keeper(Protocol):
+    """Whoever makes a state durable."""
+
+    def save(self, durable: Durable, seen: Mapping[PartyId, int]) -> None: ...
+
+
+@dataclass
+class Tally:
+    """What a driver has seen so far."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    refused: int = 0
+    training: bool = False
+    unacknowledged: Counter[PartyId] = field(default_factory=Counter)
+
+
+@dataclass
+class Driver:
+    machine: Machine
+    post: PostOffice
+    transport: Transport
+    durable: Durable
+    keeper: Keeper
+    executor: Executor
+    disk: Executor
+    journal: Journal
+    learner: Learner | None = None
+    send_within_s: float = 60.0
+    linger_s: float = 10.0
+    """How long to go on after the end, for those who have not acknowledged it."""
+    clock: Clock = monotonic
+    witness: Witness = field(default_factory=Witness)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally()
+        self.ended: Ended | None = None
+        self._inbox: asyncio.Queue[Step] = asyncio.Queue(MOST_WAITING)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> Ended:
+        """Until the machine has come to its end, and the others have heard of it or had the time to."""
+        self._begin(self._read())
+        try:
+            await self._feed(self.machine.start)
+            while self.ended is None:
+                await self._feed(await self._next_step())
+            await self._linger()
+        finally:
+            await self._cancel_all()
+        return self.ended
+
+    # Feed.
+
+    async def _feed(self, step: Step) -> None:
+        try:
+            events = step(self.clock())
+        except LocalProtocolError:
+            raise
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        await self._drain(events)
+
+    async def _next_step(self) -> Step:
+        deadline = self.machine.next_deadline()
+        patience = None if deadline is None else max(0.0, deadline - self.clock())
+        try:
+            async with asyncio.timeout(patience):
+                return await self._inbox.get()
+        except TimeoutError:
+            return self.machine.handle_deadline
+
+    async def _read(self) -> None:
+        """Messages that are signed, addressed to us and new become steps; a broken transport becomes the last."""
+        try:
+            while True:
+                received = await self.transport.receive()
+                self.tally.received_bytes += len(received.payload)
+                try:
+                    sender, message = await self._maybe_aside(
+                        len(received.payload), partial(self.post.open, received.payload)
+                    )
+                except Duplicate:
+                    continue
+                except ProtocolError as error:
+                    self._refuse(error, received.sender_hint)
+                    continue
+                self.witness.received(sender, message, len(received.payload))
+                await self._inbox.put(partial(self.machine.receive, sender, message))
+        except TransportError as error:
+            await self._inbox.put(partial(_raise, error))
+
+    def _refuse(self, error: ProtocolError, sender: str = "") -> None:
+        self.tally.refused += 1
+        self.journal.say("refused", sender=sender, text=str(error))
+
+    # Drain.
+
+    async def _drain(self, events: list[Event]) -> None:
+        for event in grouped_sends(events):
+            match event:
+                case (receivers, message):
+                    await self._send(receivers, message)
+                case WorkRequested():
+                    self._begin(self._work(event))
+                case TrainingRequested():
+                    self._begin(self._train(event))
+                case _:
+                    await self._note(event)
+
+    async def _note(self, event: Event) -> None:
+        if self.durable.note(event):
+            save = partial(self.keeper.save, self.durable, dict(self.post.seen))
+            await asyncio.get_running_loop().run_in_executor(self.disk, save)
+        model = getattr(event, "model", None)
+        await self._maybe_aside(0 if model is None else model.nbytes, partial(self.journal.tell, event))
+        self.witness.noted(event)
+        if isinstance(event, RunFinished | RunFailed):
+            self.ended = event
+
+    async def _work(self, request: WorkRequested) -> None:
+        try:
+            result = await self._aside(request.job)
+        except ProtocolError as error:
+            await self._inbox.put(partial(request.failed, error))
+        else:
+            await self._inbox.put(partial(request.then, result))
+
+    async def _train(self, request: TrainingRequested) -> None:
+        learner = self.learner
+        if learner is None:
+            raise LocalProtocolError("this role does not train")
+        self.tally.training = True
+        try:
+            update = await self._aside(partial(train_as_asked, learner, request))
+        except ProtocolError as error:
+            self.journal.say("training_failed", round=request.round, text=str(error))
+            await self._inbox.put(partial(request.failed, error))
+        else:
+            self.witness.trained(request.round, update)
+            self.journal.say("trained", round=request.round, loss=update.loss)
+            await self._inbox.put(partial(request.then, LocalResult(update.payload, update.samples)))
+        finally:
+            self.tally.training = False
+
+    # Send.
+
+    async def _send(self, receivers: list[PartyId], message: Message) -> None:
+        seal = partial(self.post.seal, receivers, message, self.machine.phase.value)
+        envelopes = await self._maybe_aside(_tensor_bytes(message), seal)
+        for receiver, envelope in zip(receivers, envelopes, strict=True):
+            self.tally.unacknowledged[receiver] += 1
+            self._begin(self._deliver(receiver, message, envelope), self._sending)
+
+    async def _deliver(self, receiver: PartyId, message: Message, envelope: Envelope) -> None:
+        buffers = encode_envelope(envelope)
+        size = sum(len(buffer) for buffer in buffers)
+        self.witness.sent(receiver, message, size)
+        try:
+            await self.transport.send(receiver, buffers, self.send_within_s)
+            self.tally.sent_bytes += size
+        except TransportError as error:
+            self.journal.say("not_delivered", receiver=receiver, kind=envelope.header.kind, text=str(error))
+        finally:
+            self.tally.unacknowledged[receiver] -= 1
+
+    async def _linger(self) -> None:
+        """Deliver what is under way and go on answering, until all is acknowledged or the time is up.
+
+        A moment passes in any case: whoever sent us the last message may ask whether it arrived.
+        """
+        ended_at = self.clock()
+        while True:
+            linger_s = self.linger_s if self._sending else min(self.linger_s, SHORTEST_LINGER_S)
+            left = ended_at + linger_s - self.clock()
+            if left <= 0:
+                return
+            getter = asyncio.ensure_future(self._inbox.get())
+            await asyncio.wait({getter, *self._sending}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if getter.done():
+                await self._feed(getter.result())
+            else:
+                getter.cancel()
+
+    # Tasks.
+
+    def _begin(self, work: Coroutine[Any, Any, None], also_in: set[asyncio.Task[None]] | None = None) -> None:
+        task = asyncio.create_task(work)
+        for group in (self._tasks, also_in):
+            if group is not None:
+                group.add(task)
+                task.add_done_callback(group.discard)
+        task.add_done_callback(self._pass_on_failure)
+
+    def _pass_on_failure(self, task: asyncio.Task[None]) -> None:
+        """What a task did not expect ends the run, instead of vanishing with the task."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if self._inbox.full():
+                self._inbox.get_nowait()
+            self._inbox.put_nowait(partial(_raise, error))
+
+    async def _maybe_aside(self, size: int, work: Callable[[], T]) -> T:
+        return await self._aside(work) if size >= LARGE_BYTES else work()
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Run something slow away from the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work)
+
+    async def _cancel_all(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _raise(error: BaseException, now: float) -> list[Event]:  # noqa: ARG001 - a step is given the time
+    raise error
+
+
+def _tensor_bytes(message: Message) -> int:
+    values = (getattr(message, one.name) for one in dataclasses.fields(message))
+    return sum(value.nbytes for value in values if isinstance(value, np.ndarray))

@@ -1,0 +1,107 @@
+"""The post office of one party: its machine's messages become signed envelopes, and received envelopes messages.
+
+Everything a machine sends leaves here under the party's signature with a sequence number, and nothing reaches a machine
+whose signature, roster, configuration and receiver are not right. Sessions, rounds and phases are the machine's own to
+check. A sequence number is never used twice, not even after a restart: its upper half counts the party's lives.
+What a party has seen before its restart it refuses by number: `seen` is kept with its checkpoints.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import Event, Send
+from veilsum.protocol.wire.codec import Buffer
+from veilsum.protocol.wire.envelope import (
+    Body,
+    Envelope,
+    Expectation,
+    decode_envelope,
+    open_envelope,
+    sign_envelope,
+)
+from veilsum.protocol.wire.header import Header
+from veilsum.protocol.wire.messages import Message
+from veilsum.protocol.wire.replay import ReplayGuard
+
+LIVES_SHIFT = 32
+
+
+class PostOffice:
+    def __init__(
+        self,
+        me: Identity,
+        roster: Roster,
+        config_hash: bytes,
+        life: int = 0,
+        seen: Mapping[PartyId, int] | None = None,
+    ) -> None:
+        self._me = me
+        self._roster = roster
+        self._config_hash = config_hash
+        self._first = life << LIVES_SHIFT
+        self._sent: Counter[PartyId] = Counter()
+        self._guard = ReplayGuard()
+        self._seen_before = dict(seen or {})
+        self._seen = dict(self._seen_before)
+
+    @property
+    def seen(self) -> Mapping[PartyId, int]:
+        """The highest sequence number of each sender, over all lives."""
+        return self._seen
+
+    def seal(self, receivers: Sequence[PartyId], message: Message, phase: str) -> list[Envelope]:
+        """One envelope for each receiver; the message itself is encoded and hashed once."""
+        body = Body.of(message)
+        return [self._envelope(receiver, message, body, phase) for receiver in receivers]
+
+    def _envelope(self, receiver: PartyId, message: Message, body: Body, phase: str) -> Envelope:
+        header = Header.of(
+            message,
+            phase=phase,
+            sender=self._me.name,
+            receiver=receiver,
+            sequence=self._first + self._sent[receiver],
+            roster_hash=self._roster.digest,
+            config_hash=self._config_hash,
+        )
+        self._sent[receiver] += 1
+        return sign_envelope(header, body, self._me.signing)
+
+    def open(self, data: Buffer) -> tuple[PartyId, Message]:
+        """The verified sender and message; `Rejection` before the sender is proven, else blame with its name."""
+        return self.open_envelope(decode_envelope(data))
+
+    def open_envelope(self, envelope: Envelope) -> tuple[PartyId, Message]:
+        header = envelope.header
+        identity = self._roster.identity(header.sender)
+        expected = Expectation(
+            receiver=self._me.name,
+            session=header.session,
+            roster_hash=self._roster.digest,
+            config_hash=self._config_hash,
+        )
+        message = open_envelope(envelope, identity.verify_key, expected)
+        if identity.name == self._me.name:
+            raise RemoteProtocolError(identity.name, AbortReason.REPLAY, "our own message came back")
+        if header.sequence <= self._seen_before.get(identity.name, -1):
+            raise Rejection(AbortReason.REPLAY, f"{identity.name} sent this before we were restarted")
+        self._guard.admit(identity.name, header.sequence, envelope.digest)
+        self._seen[identity.name] = max(header.sequence, self._seen.get(identity.name, -1))
+        return identity.name, message
+
+
+def grouped_sends(events: Iterable[Event]) -> Iterator[Event | tuple[list[PartyId], Message]]:
+    """Events in order, with runs of sends of one message folded into (receivers, message)."""
+    for _, run in itertools.groupby(events, key=lambda e: id(e.message) if isinstance(e, Send) else 0):
+        members = list(run)
+        if isinstance(members[0], Send):
+            yield [event.receiver for event in members if isinstance(event, Send)], members[0].message
+        else:
+            yield from members

@@ -1,0 +1,104 @@
+"""From a federation's settings and what a party has on disk to its machine: the same in memory and over MQTT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import Event
+from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.server import ServerMachine
+from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.perturbation.contract import ClientNoise, ServerNoise
+from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.wire.messages import Message
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.server_step import StepOptimizer, Stepping
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.training.settings import TrainingOptions
+
+Noise: TypeAlias = ServerNoise | ClientNoise | None
+"""What the machine of a disguising scheme is given: the server its keys, a client its learner."""
+
+
+class Machine(Protocol):
+    """What a driver drives."""
+
+    phase: Phase
+
+    def start(self, now: float) -> list[Event]: ...
+    def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]: ...
+    def handle_deadline(self, now: float) -> list[Event]: ...
+    def next_deadline(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all machines of a federation have in common."""
+
+    config: FederationConfig
+    scheme: Scheme
+    parameters: Parameters
+    training: TrainingOptions
+    roster: Roster = field(repr=False)
+
+    @classmethod
+    def of(cls, config: FederationConfig, roster: Roster, dimension: int) -> Rules:
+        """The rules for a model of this dimension."""
+        return cls(
+            config, config.find_scheme(), config.parameters(dimension), config.training_options(), roster
+        )
+
+    def holds_model(self, name: PartyId) -> bool:
+        """Whether this party brings the model along from round to round, or is given it in each."""
+        return self.scheme.server_holds_model == (name == SERVER)
+
+    def machine(
+        self,
+        identity: Identity,
+        durable: Durable,
+        random: RandomBytes,
+        noise: Noise = None,
+        optimizer: StepOptimizer | None = None,
+    ) -> ServerMachine | ParticipantMachine:
+        """A machine that starts from what the party has on disk.
+
+        `noise` where its scheme works with some; `optimizer` for a server that steps with one.
+        """
+        model = durable.model if self.holds_model(identity.name) else None
+        if identity.name == SERVER:
+            return ServerMachine(
+                identity=identity,
+                roster=self.roster,
+                parameters=self.parameters,
+                scheme=self.scheme,
+                timing=self.config.timing,
+                random=random,
+                rounds=self.config.rounds,
+                model=model,
+                apply=Stepping(self.training, optimizer, durable.memory).apply,
+                rounds_done=durable.rounds_done,
+                first_attempt=durable.attempt,
+                record=durable.record,
+                noise=cast("ServerNoise | None", noise),
+            )
+        return ParticipantMachine(
+            identity=identity,
+            roster=self.roster,
+            parameters=self.parameters,
+            scheme=self.scheme,
+            timing=self.config.timing,
+            random=random,
+            model=model,
+            apply=Stepping(self.training).apply,
+            rounds_done=durable.rounds_done,
+            record=durable.record,
+            noise=cast("ClientNoise | None", noise),
+        )

@@ -1,0 +1,63 @@
+"""What a party still knows after a restart.
+
+The driver notes every event here; roles/process/checkpoint.py puts the value on disk. It holds no key, mask or seed:
+an interrupted attempt is abandoned, not continued, so nothing secret needs to survive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from veilsum.protocol.machines.events import (
+    DecisionMade,
+    Event,
+    Model,
+    ModelTaken,
+    PhaseEntered,
+    RoundCommitted,
+    RunFinished,
+)
+from veilsum.protocol.machines.participation import ParticipationRecord
+
+
+@dataclass
+class Durable:
+    """`attempt` is the first number not yet used in the round that is next; `life` counts the party's starts.
+
+    `memory` is what a server's optimiser knew at the beginning of a round, by round.
+    """
+
+    rounds_done: int
+    model: Model | None
+    record: ParticipationRecord = field(default_factory=ParticipationRecord)
+    attempt: int = 0
+    life: int = 0
+    memory: dict[int, bytes] = field(default_factory=dict)
+
+    def note(self, event: Event) -> bool:
+        """Take over what must survive a restart; whether there was anything."""
+        match event:
+            case RoundCommitted():
+                self.rounds_done = event.round + 1
+                self.attempt = 0
+                self._hold(event.model)
+            case ModelTaken():
+                self.rounds_done = event.rounds_done
+                self.attempt = 0
+                self._hold(event.model)
+            case RunFinished():
+                self.rounds_done = event.rounds
+                self.attempt = 0
+                self._hold(event.model)
+            case PhaseEntered():
+                self.attempt = event.attempt + 1
+            case DecisionMade():
+                self.attempt = int(event.record.get("attempt", 0)) + 1
+                self.record.note(event.record)
+            case _:
+                return False
+        return True
+
+    def _hold(self, model: Model | None) -> None:
+        if model is not None:
+            self.model = model

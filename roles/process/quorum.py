@@ -1,0 +1,81 @@
+"""The server waits for parties before it opens a session, so that the order of starting does not matter.
+
+A machine that has started counts on deadlines: with too few parties at the opening deadline the run is over. People
+start processes on several computers over minutes, and after a power cut everything comes back in any order. So the
+server's process starts its machine when enough parties tell that they are there for a session to open, or when
+its patience is at an end and the machine may say who is missing.
+
+Parties are heard by their signed statuses and not by their knocks: a party that waits in the middle of a round for
+a server that was restarted does not knock for a long time. A status that was recorded and is played back can make
+the server start too early, which is what it would do without waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.errors import ProtocolError
+from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.status import open_status
+from veilsum.transport.base import Datagram, Received
+
+
+class Surroundings(Protocol):
+    """What is heard of the others before a session; `MqttTransport` is one."""
+
+    def statuses(self) -> AsyncIterator[Datagram]: ...
+    async def receive(self) -> Received: ...
+
+
+@dataclass
+class Gathering:
+    """Who of a roster has been heard."""
+
+    roster: Roster
+    federation_id: str
+    at_least: int
+    journal: Journal
+    present: set[str] = field(default_factory=set)
+
+    async def wait(self, surroundings: Surroundings, within_s: float) -> None:
+        """Return when enough parties are there or the time is up; raise what the transport raises."""
+        self.journal.say("waiting", needed=self.at_least, at_most_s=within_s)
+        listening = asyncio.create_task(self._listen(surroundings))
+        discarding = asyncio.create_task(_discard_messages(surroundings))
+        tasks = (listening, discarding)
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in done:
+            task.result()
+        if not done:
+            text = f"only {len(self.present)} of at least {self.at_least} parties came"
+            self.journal.say("warning", text=text)
+
+    async def _listen(self, surroundings: Surroundings) -> None:
+        async for datagram in surroundings.statuses():
+            self._hear(bytes(datagram.data))
+            if len(self.present) >= self.at_least:
+                return
+
+    def _hear(self, status: bytes) -> None:
+        try:
+            party = open_status(self.roster, self.federation_id, status).party
+        except ProtocolError:
+            return
+        if party in self.roster.participants and party not in self.present:
+            self.present.add(party)
+            self.journal.say("arrived", who=party, present=len(self.present), needed=self.at_least)
+
+
+async def _discard_messages(surroundings: Surroundings) -> None:
+    """Before there is a session no message means anything: the machine's first word is to invite everybody."""
+    while True:
+        await surroundings.receive()

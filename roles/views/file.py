@@ -1,0 +1,194 @@
+"""Views on disk: a line with the format and a SHA-256, then a .npz of plain arrays with a JSON table of contents.
+
+Never pickle. A message is stored as the bytes it has on the wire, and read back by the strict decoder. The hash is that
+of everything behind the line, so a file of which any byte was altered or lost is refused before it is opened.
+The file holds secrets of whoever recorded it; it is written with mode 0600.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.machines.scheme import scheme_names
+from veilsum.protocol.wire.codec import decode_message, encode_message
+from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.federation.private_files import replace_private_file
+from veilsum.roles.learning.task import Samples
+from veilsum.roles.views.view import EpochKeys, NoiseSecrets, Observed, OwnUpdate, PublicFacts, Result, View
+
+FORMAT = "veilsum view 3"
+_FAMILY = b"veilsum view "
+_TABLE = "table"
+
+
+class BadViewFile(LocalProtocolError):
+    """The file is not a view, or not the one that was written."""
+
+
+class _Arrays:
+    """Arrays on their way to disk, named by number."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, NDArray[Any]] = {}
+
+    def put(self, array: NDArray[Any] | None) -> str | None:
+        if array is None:
+            return None
+        name = f"a{len(self.named)}"
+        self.named[name] = np.ascontiguousarray(array)
+        return name
+
+
+def save_view(view: View, path: Path) -> None:
+    arrays = _Arrays()
+    text = json.dumps(_table(view, arrays)).encode()
+    buffer = io.BytesIO()
+    contents: dict[str, NDArray[Any]] = {_TABLE: np.frombuffer(text, dtype=np.uint8), **arrays.named}
+    np.savez_compressed(buffer, **contents)  # type: ignore[arg-type]  # names never clash with its options
+    content = buffer.getvalue()
+    replace_private_file(path, _first_line(content) + content, in_closed_folder=False)
+
+
+def load_view(path: Path) -> View:
+    """The view in the file, or `BadViewFile` with what is wrong."""
+    scheme_names()
+    try:
+        with np.load(io.BytesIO(_content(path)), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        return _view(json.loads(arrays.pop(_TABLE).tobytes()), arrays)
+    except BadViewFile:
+        raise
+    except (
+        ProtocolError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise BadViewFile(f"{path} is not a recorded view: {error}") from error
+
+
+def _first_line(content: bytes) -> bytes:
+    return f"{FORMAT}, sha256 {hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def _content(path: Path) -> bytes:
+    """What stands behind the first line, if it is what was written."""
+    line, _, content = path.read_bytes().partition(b"\n")
+    if not line.startswith(_FAMILY):
+        raise BadViewFile(f"{path} is not a recorded view")
+    if not line.startswith(FORMAT.encode()):
+        raise BadViewFile(f"{path} is a view of another version; this one reads {FORMAT!r}")
+    if line + b"\n" != _first_line(content):
+        raise BadViewFile(f"{path} was altered or cut short: it is not what was written")
+    return content
+
+
+def _table(view: View, arrays: _Arrays) -> dict[str, Any]:
+    facts = view.facts
+    return {
+        "members": view.members,
+        "facts": [dict(facts.settings), facts.dimension, facts.input_shape, facts.outputs],
+        "initial_model": arrays.put(view.initial_model),
+        "messages": [
+            [one.time_s, one.sender, one.receiver, one.kind, one.size, _packed(one.message, arrays)]
+            for one in view.messages
+        ],
+        "results": [
+            [one.party, one.round, one.attempt, one.members, arrays.put(one.model), arrays.put(one.total)]
+            for one in view.results
+        ],
+        "own_updates": [
+            [one.party, one.round, one.samples, arrays.put(one.payload)] for one in view.own_updates
+        ],
+        "own_data": {
+            name: [arrays.put(data.inputs), arrays.put(data.targets)] for name, data in view.own_data.items()
+        },
+        "epoch_keys": [
+            [one.party, one.session.hex(), *(_hex(seeds) for seeds in (one.given, one.taken, one.biases))]
+            for one in view.epoch_keys
+        ],
+        "noise_secrets": [
+            [
+                one.key_id.hex(),
+                *(arrays.put(part) for part in (one.scale, one.gammas, one.blinders, one.shifts)),
+                one.loss_shift,
+            ]
+            for one in view.noise_secrets
+        ],
+    }
+
+
+def _packed(message: Message | None, arrays: _Arrays) -> list[Any] | None:
+    if message is None:
+        return None
+    stamp, body = message.stamp, b"".join(encode_message(message))
+    place = arrays.put(np.frombuffer(body, dtype=np.uint8))
+    return [stamp.session.hex(), stamp.round, stamp.attempt, stamp.model_hash.hex(), place]
+
+
+def _hex(seeds: Mapping[str, Secret]) -> dict[str, str]:
+    return {name: seed.reveal().hex() for name, seed in seeds.items()}
+
+
+def _secrets(seeds: Mapping[str, str]) -> dict[str, Secret]:
+    return {name: Secret(bytes.fromhex(text)) for name, text in seeds.items()}
+
+
+def _view(table: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> View:
+    settings, dimension, shape, outputs = table["facts"]
+
+    def array(name: str | None) -> Any:
+        return None if name is None else arrays[name]
+
+    def opened(kind: str, packed: list[Any] | None) -> Message | None:
+        if packed is None:
+            return None
+        session, round_, attempt, model_hash, place = packed
+        stamp = Stamp(bytes.fromhex(session), round_, attempt, bytes.fromhex(model_hash))
+        return decode_message(kind, stamp, arrays[place].tobytes())
+
+    return View(
+        members=tuple(table["members"]),
+        facts=PublicFacts(settings, dimension, tuple(shape), outputs),
+        initial_model=array(table["initial_model"]),
+        messages=tuple(
+            Observed(time_s, sender, receiver, kind, size, opened(kind, packed))
+            for time_s, sender, receiver, kind, size, packed in table["messages"]
+        ),
+        results=tuple(
+            Result(party, round_, attempt, tuple(members), array(model), array(total))
+            for party, round_, attempt, members, model, total in table["results"]
+        ),
+        own_updates=tuple(
+            OwnUpdate(party, round_, samples, array(payload))
+            for party, round_, samples, payload in table["own_updates"]
+        ),
+        own_data={
+            name: Samples(array(inputs), array(targets))
+            for name, (inputs, targets) in table["own_data"].items()
+        },
+        epoch_keys=tuple(
+            EpochKeys(party, bytes.fromhex(session), _secrets(given), _secrets(taken), _secrets(biases))
+            for party, session, given, taken, biases in table["epoch_keys"]
+        ),
+        noise_secrets=tuple(
+            NoiseSecrets(
+                bytes.fromhex(key_id), array(scale), array(gammas), array(blinders), array(shifts), shift
+            )
+            for key_id, scale, gammas, blinders, shifts, shift in table["noise_secrets"]
+        ),
+    )

@@ -1,0 +1,41 @@
+"""The adaptive attack on selective sharing: the support is visible, so match the shared entries alone.
+
+An entry that was not shared says nothing, and the naive attack's mistake is to believe that it is zero.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from veilsum.simulations.attacks.gradient.labels import recover_labels
+from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
+from veilsum.simulations.attacks.gradient.targets import Target
+
+
+def ppdl_adaptive(target: Target, budget: Budget, seed: int) -> Reconstruction:
+    victim = Victim(target)
+    labels = recover_labels(victim, seed)
+    support = [(gradient != 0).to(gradient.dtype) for gradient in victim.gradient]
+
+    def start(attempt: int) -> list[torch.Tensor]:
+        source = victim.random(seed, "ppdl", *target.owners, target.round, attempt)
+        return [torch.rand(victim.shape, generator=source).to(victim.device)]
+
+    def objective(values: list[torch.Tensor]) -> torch.Tensor:
+        loss = functional.cross_entropy(victim.module(values[0]), labels)
+        return victim.mismatch(victim.gradients(loss), support)
+
+    best = minimise(start, objective, budget)
+    found = labels.cpu().numpy()
+    shared = float(torch.stack([one.mean() for one in support]).mean())
+    return Reconstruction(
+        target,
+        to_images(best.values[0]),
+        found,
+        best.loss,
+        best.evaluations,
+        best.cpu_s,
+        best.stopped,
+        {"support": shared},
+    )

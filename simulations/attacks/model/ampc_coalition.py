@@ -1,0 +1,69 @@
+"""The server of AMPC with one peer: the peer's seeds take the biases off the server's sum.
+
+Every peer knows every bias, by design, because every peer must be able to add them back. So one seed holder is enough
+to give the server the global model of each round it has recorded. Individual updates stay under the shares and
+self masks of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.graphs.graph import complete
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, add_biases_back
+from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.roles.learning.contract import apply_update
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.attacks.gradient.targets import config_of
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """The global model after a round."""
+
+    round: int
+    model: Model
+
+
+def recover_models(view: View) -> list[Recovered]:
+    """The global model after each round, from biased sums and one peer's seeds alone."""
+    sums: dict[int, Aggregate] = {}
+    for source in (view.sent, view.received):
+        for _, message in source(Aggregate):
+            sums[message.stamp.round] = message
+    if not sums:
+        raise AttackDoesNotFit("the view holds no biased sum: it is not of an ampc server or peer")
+    keys = {one.session: one for one in view.epoch_keys if one.biases}
+    if not keys:
+        raise AttackDoesNotFit("the view holds no bias seeds: add a peer to the coalition, e.g. server+p1")
+    config = config_of(view.facts)
+    parameters, training = config.parameters(view.facts.dimension), config.training_options()
+    encoding = parameters.encoding
+    model, found = view.initial_model, []
+    for round_, message in sorted(sums.items()):
+        stamp = replace(message.stamp, model_hash=hash_model(model))
+        total = np.array(message.vector, dtype=encoding.ring.dtype)
+        secrets = _secrets(keys[message.stamp.session].biases, message.survivors)
+        add_biases_back(encoding.ring, total, secrets, stamp, message.survivors, parameters.bias)
+        mean, _ = encoding.decode_mean(total, len(message.survivors))
+        model = apply_update(model, mean, training.payload, training.learning_rate_at(round_))
+        found.append(Recovered(round_, model))
+    return found
+
+
+def _secrets(biases: object, members: tuple[PartyId, ...]) -> EpochSecrets:
+    assert isinstance(biases, dict)
+    seeds: dict[PartyId, Secret] = {PartyId(name): seed for name, seed in biases.items()}
+    return EpochSecrets(complete(members), {}, {}, seeds)
+
+
+def final_model(view: View) -> Model:
+    """The global model after the last round of the view."""
+    return recover_models(view)[-1].model

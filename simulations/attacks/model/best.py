@@ -1,0 +1,52 @@
+"""The best model that an adversary can form: the true one where it may, words read as numbers where not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilsum.protocol.errors import ProtocolError, Rejection
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.machines.session import Farewell, RoundOpened
+from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.roles.learning.contract import apply_update
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.attacks.gradient.targets import config_of, read_words
+
+
+def best_model(view: View) -> Model:
+    """The newest model in the view, computed, received, or formed from sums."""
+    if not view.members:
+        raise AttackDoesNotFit("the broker sees no model: there is nothing to attack")
+    computed = [one for one in view.results if one.model is not None]
+    if computed:
+        model = max(computed, key=lambda one: one.round).model
+        assert model is not None
+        return model
+    for kind in (Farewell, RoundOpened):
+        models = [message.model for _, message in view.received(kind) if len(message.model)]
+        if models:
+            last: Model = models[-1]
+            return last
+    return _from_sums(view)
+
+
+def _from_sums(view: View) -> Model:
+    """Follow the rounds from the public first model, with each sum as well as it can be read."""
+    config = config_of(view.facts)
+    training, encoding = config.training_options(), config.parameters(view.facts.dimension).encoding
+    totals = {one.round: (one.total, len(one.members)) for one in view.results if one.total is not None}
+    for _, message in view.sent(Aggregate):
+        totals.setdefault(message.stamp.round, (message.vector, len(message.survivors)))
+    model = view.initial_model
+    for round_, (total, parties) in sorted(totals.items()):
+        assert total is not None
+        try:
+            mean = encoding.decode_mean(total, parties)[0]
+        except Rejection:
+            mean = np.asarray(read_words(encoding, total, encoding.max_weight * parties), dtype=np.float64)
+        try:
+            model = apply_update(model, mean, training.payload, training.learning_rate_at(round_))
+        except ProtocolError:
+            break
+    return model

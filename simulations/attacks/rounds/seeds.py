@@ -1,0 +1,71 @@
+"""Weak and reused seeds: what would give AMPC away, and what it costs to try.
+
+*Reuse.* If two rounds used the same biases, the difference of the server's two sums would be the difference of the two
+true sums. Here every key is derived from round, attempt and model, so the difference is uniform too.
+
+*Weakness.* If bias streams came from a generator with a short seed, the server could try all seeds: the last words
+of a sum are known in advance (every party adds a one), so a right guess is recognised. `search` does so for any
+stream; what it needs per guess, times 2^bits, is the price.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.attacks.gradient.targets import config_of
+
+Expand = Callable[[int, int], RingVector]
+"""(seed, length) -> the words of a stream."""
+
+
+def difference_of_rounds(view: View, first: int = 0, second: int = 1) -> NDArray[np.float64]:
+    """The change of the mean payload between two rounds, if both were under the same biases."""
+    sums = {message.stamp.round: message for _, message in view.sent(Aggregate)}
+    if first not in sums or second not in sums:
+        raise AttackDoesNotFit(f"the view holds no sums of rounds {first} and {second}: play more rounds")
+    encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
+    return difference(encoding, sums[first].vector, sums[second].vector)
+
+
+def difference(encoding: FixedPoint, first: RingVector, second: RingVector) -> NDArray[np.float64]:
+    """What two sums under one mask show."""
+    words = np.array(second) - np.array(first)
+    return encoding.ring.signed(words)[:-EXTRA_COORDINATES].astype(np.float64) / encoding.scale
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a search for a seed went."""
+
+    found: int | None
+    tried: int
+    cpu_s: float
+
+    def hours_for(self, bits: int) -> float:
+        """What all seeds of so many bits would take on one core."""
+        return 2.0**bits * self.cpu_s / max(self.tried, 1) / 3600
+
+
+def search(masked: RingVector, count: int, expand: Expand, seeds: range) -> Search:
+    """Try the seeds; the right one leaves the number of parties in the last word."""
+    started = time.process_time()
+    for number, seed in enumerate(seeds, 1):
+        stream = expand(seed, len(masked))
+        if int((masked[-1:] + stream[-1:])[0]) == count:
+            return Search(seed, number, time.process_time() - started)
+    return Search(None, len(seeds), time.process_time() - started)
+
+
+def numpy_stream(seed: int, length: int) -> RingVector:
+    """The kind of stream that must not be used: a statistical generator with a short seed."""
+    return np.random.default_rng(seed).integers(0, 2**64, length, dtype=np.uint64)

@@ -1,0 +1,104 @@
+"""Figures into a Markdown page, between two marks, so that no number in the page is typed by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.cli.output import Table
+from veilsum.simulations.audit.report.verdicts import verdicts
+from veilsum.simulations.audit.rows.row import Row, also, number
+
+FIGURES, CURVES = "figures", "ppc"
+
+
+def marks(name: str) -> tuple[str, str]:
+    """The lines between which the figures of one command stand."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def replace_figures(path: Path, body: str, name: str = FIGURES) -> None:
+    """Put `body` between the marks of the page; a page without marks is left alone."""
+    begin, end = marks(name)
+    before, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ParameterError([f"{path} has no place for figures: add the lines {begin} and {end}"])
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(f"{before}{begin}\n\n{body.strip()}\n\n{end}{after}", encoding="utf-8")
+    draft.replace(path)
+
+
+def require_marks(path: Path, name: str = FIGURES) -> Path:
+    """Refuse before the work what would fail after it."""
+    begin, end = marks(name)
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if begin not in text or end not in text.partition(begin)[2]:
+        raise ParameterError([f"{path} must exist and hold the lines {begin} and {end}"])
+    return path
+
+
+def figures(command: str, rows: Sequence[Row], models: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
+    """Verdicts, rows and the table of models, without anything that differs from machine to machine."""
+    parts = [f"Made by `{command}`.", "### Verdicts"]
+    parts.append(
+        _table(
+            ("scheme", "defence", "adversary", "verdict", "why"),
+            [(one.scheme, one.defence, one.adversary, one.word, one.reason) for one in verdicts(rows)],
+        )
+    )
+    parts.append("### Who hides and who recovers which model")
+    parts.append(_table(("scheme", "adversary", "another party's update", "global model"), models))
+    parts.append("### Rows")
+    columns = (
+        "scheme",
+        "defence",
+        "adversary",
+        "attack",
+        "level",
+        "row",
+        "target",
+        "n",
+        "rMSE",
+        "SSIM",
+        "ASR",
+        "95 % CI",
+        "also",
+    )
+    parts.append(_table(columns, [_cells(row) for row in rows]))
+    parts += [f"- {note}" for note in notes]
+    return "\n\n".join(parts)
+
+
+def curve_figures(command: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
+    """Points and CAP of `veilsum audit ppc`."""
+    parts = [f"Made by `{command}`."]
+    for table in tables:
+        parts += [f"{table.title}.", _table(table.columns, table.rows)]
+    return "\n\n".join([*parts, *notes])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    known = row.ci_low is not None and row.ci_high is not None
+    return (
+        row.scheme,
+        row.defence,
+        row.adversary,
+        row.attack,
+        row.knowledge,
+        row.row,
+        row.target,
+        str(row.n),
+        number(row.rmse),
+        number(row.ssim),
+        number(row.success_rate),
+        f"{row.ci_low:.2f} to {row.ci_high:.2f}" if known else "",
+        also(row),
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)

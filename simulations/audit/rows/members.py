@@ -1,0 +1,112 @@
+"""Rows of membership inference, on the best model that the adversary can form.
+
+The federation trains on images of which a fifth have a wrong label, so that there is something to remember: a model
+that generalises perfectly gives no membership away, and an attack on it would show nothing. The null row is the
+attack on the first model, which saw nobody's data; the oracle is the attack on the true final model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from veilsum.protocol.machines.events import Model
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.seeds import generator
+from veilsum.roles.learning.task import Samples
+from veilsum.simulations.attacks.membership.membership import Exposed, Scores, split_suspects
+from veilsum.simulations.attacks.metrics import membership, success_rate
+from veilsum.simulations.attacks.model.best import best_model
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows.gradient import heading_of
+from veilsum.simulations.audit.rows.row import Row, RowKind
+from veilsum.simulations.audit.stage import Played, attackable_task, play, with_wrong_labels
+from veilsum.simulations.audit.steps import Steps
+
+LABEL_NOISE = 0.2
+_ROUNDS, _CLIP = 8, 64.0
+
+
+def membership_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    steps.expect(4)
+    steps(f"{request.scheme}: training a model to attack")
+    played = _trained(request)
+    others = outsiders(request, played)
+    view = played.view(request.adversary)
+    attacked = best_model(view)
+    steps(f"{request.scheme}/{request.adversary}/{request.attack}")
+    row = _row(request, "attack", played, others, attacked)
+    yield replace(row, threat=repr(view))
+    if request.scheme != "plain" or request.defence or request.adversary not in ("server", "client"):
+        plain = request.undefended
+        bare = _trained(plain)
+        yield _row(plain, "undefended", bare, others, bare.model)
+    yield _row(request, "null", played, others, view.initial_model)
+    yield _row(request, "oracle", played, others, played.model)
+
+
+def _config(request: Request) -> FederationConfig:
+    epochs = max(1, 2 * request.scale.epochs // _ROUNDS)
+    options = {
+        "payload": "delta",
+        "rounds": _ROUNDS,
+        "local_epochs": epochs,
+        "batch_size": 16,
+        "learning_rate": 0.2,
+        "clip": _CLIP,
+    }
+    return FederationConfig.from_options(options, request.config())
+
+
+def _trained(request: Request) -> Played:
+    return play(_config(request), request.scale.members // request.parties, label_noise=LABEL_NOISE)
+
+
+def outsiders(request: Request, played: Played) -> Samples:
+    """As many samples as members, from the test set, with wrong labels as often as the members have."""
+    task = attackable_task(played.config)
+    wanted = sum(len(one) for one in played.truth.values())
+    rng = generator(request.seed, "audit outsiders")
+    chosen = rng.permutation(len(task.test)).astype(np.int64)[:wanted]
+    return with_wrong_labels(task.test.take(chosen), LABEL_NOISE, int(task.train.targets.max()) + 1, rng)
+
+
+def _row(request: Request, kind: RowKind, played: Played, others: Samples, model: Model) -> Row:
+    started = time.process_time()
+    facts = played.view("server").facts
+    held = list(played.truth.values())
+    members = Samples.joined(held)
+    suspects = split_suspects(members, others, generator(request.seed, "audit suspects"))
+    exposed = Exposed(facts, np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32))
+    attack = request.entry.load()
+    scores: Scores
+    if request.attack == "mia-shadow":
+        initial = played.view("server").initial_model
+        scores = attack(exposed, suspects, facts, initial, request.scale.shadows, request.seed)
+    else:
+        scores = attack(exposed, suspects, request.scale.epochs, request.seed)
+    told = membership(scores.members, scores.others, scores.threshold)
+    asked = len(scores.members) + len(scores.others)
+    rate = success_rate(round(told.accuracy * asked), asked)
+    return Row(
+        **vars(heading_of(request, kind, "membership")),
+        n=asked,
+        cpu_s=time.process_time() - started,
+        success_rate=told.accuracy,
+        ci_low=rate.low,
+        ci_high=rate.high,
+        extra={
+            "membership_accuracy": told.accuracy,
+            "auc": told.auc,
+            **(
+                {}
+                if scores.best_epoch_accuracy is None
+                else {"best_epoch_accuracy": scores.best_epoch_accuracy}
+            ),
+            "tpr_at_1_percent_fpr": told.tpr_at_1_percent_fpr,
+            "accuracy": played.accuracy(np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32)),
+        },
+    )

@@ -1,0 +1,200 @@
+"""Rows of server-side perturbation: how often a client's predictions are those of the true model.
+
+The federation starts from a trained model that clients do not know, since that is what the scheme is to hide. The null
+row is a client that guesses with the first, untrained model, which everybody knows; the oracle is given the server's
+noise key. Every attack is tried on the kinds of noise that matter to it, and beside it stands what a client reads that
+does nothing, as the papers assume.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.machines.session import RoundOpened
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.task import Array, Task
+from veilsum.roles.learning.training.compare import train_central
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.membership.membership import Exposed
+from veilsum.simulations.attacks.metrics import success_rate
+from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
+from veilsum.simulations.attacks.perturbation.least_squares import remove_offset
+from veilsum.simulations.attacks.perturbation.predictions import (
+    Disguised,
+    predicted_classes,
+    projected_predictions,
+    raw_predictions,
+)
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows.gradient import heading_of
+from veilsum.simulations.audit.rows.row import Row, RowKind
+from veilsum.simulations.audit.stage import Played, attackable_task, play
+from veilsum.simulations.audit.steps import Steps
+
+SCHEMES = ("perturbed", "bilateral")
+OWN_SAMPLES = 80
+_ROUNDS, _EPOCHS = 3, 10
+Predict = Callable[[View, Array], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """One kind of noise to attack."""
+
+    loss: str = "ce"
+    groups: int = 10
+    mode: str = "scale+offset"
+    exchange: str = "log"
+    gamma: float = 100.0
+
+    def __str__(self) -> str:
+        if self.mode == "scale":
+            return f"{self.loss}, scale"
+        return f"{self.loss}, {self.mode}, m = {self.groups}"
+
+
+TRIED = {
+    "perturbation": (Noise(), Noise(groups=1), Noise(mode="scale")),
+    "noise-line": (Noise("mse", 1), Noise("mse", 10)),
+    "noise-data-free": (Noise("mse", 1), Noise("mse", 10)),
+    "noise-exchange": (Noise("ce", 1), Noise("ce", 10)),
+}
+
+_WORDS = {
+    "perturbation": "fit on own labels",
+    "noise-line": "least squares on own labels",
+    "noise-data-free": "medians of the head",
+    "noise-exchange": "one exchange",
+}
+
+
+def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    """Every kind of noise by a client that does nothing and by the attack; then the rows that give them a scale."""
+    require_disguise(request)
+    noises = TRIED[request.attack]
+    steps.expect(2 * len(noises) + 2)
+    task = attackable_task(request.config())
+    for noise in noises:
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}: training a model to disguise")
+        model = trained_model(request, noise.loss)
+        played = disguise(request, noise, model)
+        expected = _classes(played.view("server"), model, task)
+        view = played.view(request.adversary)
+        pooled = len(view.members) > 1
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}, {noise}")
+        for words, level, attack in _attacks(request, noise):
+            started = time.process_time()
+            guess = attack(view, task.test.inputs)
+            cpu_s = time.process_time() - started
+            row = _row(request, "attack", f"{words}; {noise}", guess, expected, task, cpu_s)
+            yield replace(row, knowledge=row.knowledge if pooled else level, threat=repr(view))
+        if request.references and noise is noises[0]:
+            yield from _reference_rows(request, noise, played, model, task)
+
+
+def _attacks(request: Request, noise: Noise) -> Iterator[tuple[str, str, Predict]]:
+    yield "does nothing", "L0", raw_predictions
+    if noise.mode == "scale":
+        return
+    if request.attack == "perturbation":
+        yield "projection", "L1", projected_predictions
+    yield _WORDS[request.attack], request.entry.knowledge, request.entry.load()
+
+
+def _reference_rows(
+    request: Request, noise: Noise, played: Played, model: Model, task: Task
+) -> Iterator[Row]:
+    expected = _classes(played.view("server"), model, task)
+    plain = FederationConfig.from_options({"scheme": "plain"}, request.config())
+    bare = play(plain, 1, model=model).view("client")
+    received = next(message.model for _, message in bare.received(RoundOpened))
+    guess = _classes(bare, received, task)
+    words = "the model as received"
+    yield _row(request.undefended, "undefended", words, guess, expected, task, 0.0)
+    view = played.view("client")
+    guess = _classes(view, view.initial_model, task)
+    yield _row(request, "null", "untrained model", guess, expected, task, 0.0)
+    outputs, alpha = Disguised(view).outputs(task.test.inputs)
+    offset = NoiseKeys(played.view("server")).of_round(0).offset
+    guess = predicted_classes(remove_offset(outputs, alpha, offset))
+    yield _row(request, "oracle", f"with the server's key; {noise}", guess, expected, task, 0.0)
+
+
+def require_disguise(request: Request) -> None:
+    if request.scheme not in SCHEMES:
+        raise ParameterError(
+            [f"{request.attack} is an attack on {' and '.join(SCHEMES)}, not on {request.scheme}"]
+        )
+
+
+def trained_model(request: Request, loss: str) -> Model:
+    """A model worth hiding; made once per process for a task, an architecture and a seed."""
+    return _train(request.task, request.data, request.seed, request.model or request.entry.model, loss)
+
+
+@functools.lru_cache(maxsize=8)
+def _train(task: str, data: str | None, seed: int, model: str, loss: str) -> Model:
+    options = {
+        "scheme": "plain",
+        "task": task,
+        "data": data,
+        "seed": seed,
+        "model": model,
+        "loss": loss,
+        "payload": "model",
+        "local_epochs": _EPOCHS,
+        "batch_size": 16,
+        "device": "cpu",
+    }
+    config = FederationConfig.from_options(options)
+    return train_central(attackable_task(config), _ROUNDS, config.training_options(), config.seed).model
+
+
+def disguise(
+    request: Request, noise: Noise, model: Model | None, images: int = OWN_SAMPLES, **settings: object
+) -> Played:
+    """One round on the disguised model, unless the settings say more."""
+    options = {
+        "loss": noise.loss,
+        "noise": noise.mode,
+        "groups": noise.groups if noise.mode != "scale" else None,
+        "gamma": noise.gamma if noise.mode != "scale" else None,
+        "ce_exchange": noise.exchange,
+        **settings,
+    }
+    known = {name: value for name, value in options.items() if value is not None}
+    return play(FederationConfig.from_options(known, request.config()), images, model=model)
+
+
+def _classes(view: View, model: Model, task: Task) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = Exposed(view.facts, model).logits(task.test).argmax(dim=1).numpy()
+    return found
+
+
+def _row(
+    request: Request,
+    kind: RowKind,
+    words: str,
+    guess: NDArray[np.int64],
+    expected: NDArray[np.int64],
+    task: Task,
+    cpu_s: float,
+) -> Row:
+    rate = success_rate(int((guess == expected).sum()), len(expected))
+    return Row(
+        **vars(heading_of(request, kind, f"predictions: {words}")),
+        n=len(expected),
+        cpu_s=cpu_s,
+        success_rate=rate.value,
+        ci_low=rate.low,
+        ci_high=rate.high,
+        extra={"agreement": rate.value, "accuracy": float(np.mean(guess == task.test.targets))},
+    )

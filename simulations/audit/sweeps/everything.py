@@ -1,0 +1,57 @@
+"""The audit of everything: which requests `veilsum audit all` makes, and what it leaves out at smoke scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from veilsum.simulations.audit.registry import ATTACKS
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.scales import Scale
+from veilsum.simulations.audit.sweeps.perturbed_models import SCHEMES as DISGUISING
+from veilsum.simulations.audit.sweeps.perturbed_models import noise_requests
+from veilsum.simulations.audit.sweeps.sweeps import sweep_requests
+
+SCHEMES = ("plain", "masked", "mpc", "ampc")
+ALL_SCHEMES = (*SCHEMES, *DISGUISING)
+DEFENCES = (
+    ("dp:sigma=0.01", ("idlg", "dp-averaging")),
+    ("ppdl:share=0.05", ("idlg", "ppdl-adaptive")),
+    ("spn:alpha2=0.1", ("dlg", "idlg", "spn-adaptive")),
+    ("sketch:ratio=2", ("sketch-rounds",)),
+)
+
+
+def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[Request]:
+    """Every scheme by every adversary, then every defence by its naive and its adaptive attack."""
+
+    def request(scheme: str, adversary: str, attack: str, defence: str = "") -> Request:
+        return Request(scheme, adversary, attack, scale, seed, defence, task, data)
+
+    found = [request("plain", "server", attack) for attack in ("analytic", "dlg", "idlg", "inverting")]
+    for scheme in SCHEMES:
+        adversaries = (
+            ("client", "coalition", "others")
+            if scheme == "plain"
+            else ("server", "client", "coalition", "others")
+        )
+        found += [request(scheme, adversary, "idlg") for adversary in adversaries]
+    found += [request("ampc", "server", "model"), request("ampc", "coalition", "ampc-coalition")]
+    for defence, attacks in DEFENCES:
+        found += [request("plain", "server", attack, defence) for attack in attacks]
+    found += sweep_requests(scale, seed, task, data)
+    memberships = (
+        ("mia-loss", "mia-network") if not scale.heavy else ("mia-loss", "mia-network", "mia-shadow")
+    )
+    found += [request("plain", "client", attack) for attack in memberships]
+    found.append(request("ampc", "server", "mia-loss"))
+    found += noise_requests(scale, seed, task, data)
+    if scale.heavy:
+        found += [request("plain", "server", name) for name in ("generative", "gmi") if name in ATTACKS]
+    return found
+
+
+def left_out(scale: Scale) -> Iterator[str]:
+    """What this scale does not run, in words."""
+    if not scale.heavy:
+        names = [entry.name for entry in ATTACKS.values() if entry.heavy]
+        yield f"scale {scale.name} leaves out {', '.join(names)}: use --scale quick or full"

@@ -1,0 +1,4 @@
+"""Whole federations in one process, on virtual time, from one seed.
+
+`simulate` is the entrance.
+"""

@@ -1,0 +1,140 @@
+"""A whole federation in one process: identities, roster, learners, and machines that can be started anew.
+
+Everything is a function of the configuration and its seed: keys come from a seeded source and a pool of RSA keys that
+real roles refuse, so a run repeats bit for bit. What a restarted party still knows is what it made durable before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import Model
+from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.server import ServerMachine
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.factory import Defended, make_learner, make_server_optimizer
+from veilsum.roles.learning.task import load_task
+from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.machines import Noise, Rules
+from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.server_step import StepOptimizer, Stepping
+from veilsum.simulations.run.keypool import simulation_rsa_key
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.perturbation.client import PerturbedLearner
+    from veilsum.roles.learning.perturbation.server import DisguisingServer
+
+
+@dataclass(frozen=True)
+class Federation:
+    config: FederationConfig
+    scheme: Scheme
+    parameters: Parameters
+    training: TrainingOptions
+    identities: Mapping[PartyId, Identity]
+    roster: Roster
+    learners: Mapping[PartyId, Learner]
+    initial_model: Model
+    entropy: SeededEntropy
+    noise: DisguisingServer | None = None
+    optimizer: StepOptimizer | None = None
+
+    @classmethod
+    def build(cls, config: FederationConfig, initial_model: Model | None = None) -> Federation:
+        config.require_workable()
+        scheme = config.find_scheme()
+        names = [PartyId(name) for name in config.parties]
+        task = load_task(config.task, config.task_options())
+        entropy = SeededEntropy(config.seed)
+        noise, disguising = None, None
+        if scheme.perturbs:
+            from veilsum.roles.learning.perturbation.client import trace_task
+            from veilsum.roles.learning.perturbation.server import DisguisingServer
+
+            noise = trace_task(config, task)
+            disguising = DisguisingServer(noise, config.training_options())
+        learners: dict[PartyId, Learner] = {
+            name: make_learner(
+                task,
+                index,
+                len(names),
+                config.split,
+                config.training_options(name),
+                config.seed,
+                defence=config.defence,
+                entropy=entropy.for_party(f"defence/{name}"),
+                noise=noise,
+            )
+            for index, name in enumerate(names)
+        }
+        model = initial_model if initial_model is not None else next(iter(learners.values())).initial_model()
+        identities = _identities(config, scheme, entropy)
+        return cls(
+            config=config,
+            scheme=scheme,
+            parameters=config.parameters(len(model)),
+            training=config.training_options(),
+            identities=identities,
+            roster=Roster(1, tuple(identity.public for identity in identities.values())),
+            learners=learners,
+            initial_model=model,
+            entropy=entropy,
+            noise=disguising,
+            optimizer=make_server_optimizer(task, config.training_options()),
+        )
+
+    def defence_notes(self) -> Iterator[str]:
+        """What the defence of the parties leaves open, and what it gives in figures."""
+        yield from parse_defence(self.config.defence).warnings(self.config)
+        parties_of: dict[str, list[PartyId]] = {}
+        for name, learner in self.learners.items():
+            for note in learner.notes(self.config.rounds) if isinstance(learner, Defended) else ():
+                parties_of.setdefault(note, []).append(name)
+        for note, names in parties_of.items():
+            yield f"{'every party' if len(names) == len(self.learners) else ', '.join(names)}: {note}"
+
+    def noise_notes(self) -> Iterator[str]:
+        """What the noise of a disguising scheme leaves open."""
+        return iter(()) if self.noise is None else self.noise.warnings()
+
+    def fresh(self) -> Durable:
+        """What a party has before its first round."""
+        return Durable(0, self.initial_model)
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.config, self.scheme, self.parameters, self.training, self.roster)
+
+    def machine(self, name: PartyId, durable: Durable) -> ServerMachine | ParticipantMachine:
+        """A machine that starts from what the party has on disk."""
+        random = self.entropy.for_party(f"{name}/{durable.life}")
+        noise: Noise = None
+        if self.noise is not None:
+            noise = self.noise if name == SERVER else cast("PerturbedLearner", self.learners[name])
+        return self.rules.machine(self.identities[name], durable, random, noise, self.optimizer)
+
+    def stepping(self) -> Stepping:
+        """What makes the next model from a mean, as a server that has done no round yet."""
+        return Stepping(self.training, self.optimizer)
+
+
+def _identities(config: FederationConfig, scheme: Scheme, entropy: SeededEntropy) -> dict[PartyId, Identity]:
+    identities = {
+        SERVER: Identity(SERVER, Role.SERVER, SigningKey.generate(entropy.for_party("keys/server")))
+    }
+    for index, name in enumerate(map(PartyId, config.parties)):
+        signing = SigningKey.generate(entropy.for_party(f"keys/{name}"))
+        rsa = simulation_rsa_key(index) if scheme.needs_rsa else None
+        identities[name] = Identity(name, scheme.participant_role, signing, rsa)
+    return identities

@@ -1,0 +1,98 @@
+"""A simulation as text: a table of rounds, the final metric beside the compared run, and who saw what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from veilsum.roles.cli.output import Table
+from veilsum.roles.learning.contract import headline, sha256_of
+from veilsum.simulations.run.record import RoundRecord
+from veilsum.simulations.run.simulate import SimulationResult, what_was_seen
+
+COLUMNS = (
+    "round",
+    "who took part",
+    "attempt",
+    "loss",
+    "metric",
+    "up/plain",
+    "down/plain",
+    "distance",
+    "virtual s",
+)
+NAMES_SHOWN = 8
+
+
+def describe(result: SimulationResult) -> str:
+    config = result.federation.config
+    title = f"{config.scheme}: {len(config.parties)} parties, task {config.task}, seed {config.seed}"
+    plain = result.plain_bytes
+    table = Table(title, COLUMNS, [_row(one, *plain) for one in result.rounds]).render()
+    return "\n".join([table, *_summary(result), ""])
+
+
+def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
+    best, count = headline(one.metrics), len(one.members)
+    return (
+        str(one.round + 1),
+        " ".join(one.members) if count <= NAMES_SHOWN else f"{count} parties",
+        str(one.attempt + 1),
+        f"{one.loss:.4f}" if one.loss is not None else "",
+        f"{best[1]:.4f}" if best is not None else "",
+        f"{one.bytes_up / (count * plain_up):.2f}",
+        f"{one.bytes_down / (count * plain_down):.2f}",
+        f"{one.mean_distance:.4f}" if one.mean_distance is not None else "",
+        f"{one.virtual_s:.1f}",
+    )
+
+
+def _summary(result: SimulationResult) -> Iterator[str]:
+    yield from _outcome(result)
+    yield from _comparison(result)
+    yield from _cost(result)
+    yield ""
+    for role, seen in what_was_seen(result):
+        yield f"{role + ':':<8} {seen}"
+    if result.recorder.warnings:
+        yield ""
+        yield from (f"warning: {text}" for text in result.recorder.warnings)
+
+
+def _outcome(result: SimulationResult) -> Iterator[str]:
+    lost = [node.name for node in result.simulation.participants if not node.alive]
+    if lost:
+        yield f"lost parties  {', '.join(lost)}"
+    if result.failed is not None:
+        yield f"ABORTED       {result.failed.reason.value}: {result.failed.detail}"
+    yield f"model         sha256 {sha256_of(result.model)[:16]}"
+    if result.exact:
+        yield "ring sum      equals the sum of the members' inputs, bit for bit"
+
+
+def _comparison(result: SimulationResult) -> Iterator[str]:
+    best = headline(result.metrics)
+    if best is None:
+        return
+    baseline = result.baseline
+    beside = headline(baseline.metrics) if baseline is not None else None
+    text = f"{best[0]:<13} {best[1]:.4f}"
+    if baseline is not None and beside is not None:
+        text += f"   {baseline.name} {beside[1]:.4f}"
+        if baseline.model is not None:
+            same = sha256_of(baseline.model) == sha256_of(result.model)
+            apart = f"   models {result.baseline_distance:.1e} apart"
+            text += "   same model bytes" if same else apart
+    yield text
+
+
+def _cost(result: SimulationResult) -> Iterator[str]:
+    up, down = result.bytes_up_over_plain, result.bytes_down_over_plain
+    if up is not None and down is not None:
+        yield f"bytes         up {up:.2f} x, down {down:.2f} x of plain FedAvg"
+    errors = [one.max_abs_error for one in result.rounds if one.max_abs_error == one.max_abs_error]
+    if errors:
+        yield f"error         at most {max(errors):.1e} against the float64 mean of the same inputs"
+    training = sum(node.training_cpu_s for node in result.simulation.nodes.values())
+    protocol = result.protocol_cpu_s
+    yield f"time          {result.wall_s:.2f} s, of it protocol {protocol:.2f} s, training {training:.2f} s"
+    yield f"attempts      {result.recorder.attempts}, refused messages {len(result.simulation.refusals)}"

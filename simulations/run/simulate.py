@@ -1,0 +1,278 @@
+"""`simulate`: one federation on virtual time, beside the run it is compared with."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilsum.protocol.errors import ParameterError, Rejection
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import Event, Model, RoundCommitted, RunFailed
+from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.session import RoundOpened
+from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
+from veilsum.protocol.schemes.plain import PlainUpdate
+from veilsum.protocol.wire.envelope import Body
+from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.cli.progress import Progress
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.contract import headline, sha256_of
+from veilsum.roles.learning.task import load_task
+from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
+from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.record import Recorder, RoundRecord
+from veilsum.simulations.run.simulation import Node, Simulation
+from veilsum.transport.memory.faults import Faults
+
+COMPARISONS = ("plain", "central", "standalone")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The run beside which a simulation is shown; `model` is missing where there are several."""
+
+    name: str
+    metrics: dict[str, float]
+    model: Model | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    federation: Federation
+    recorder: Recorder
+    simulation: Simulation
+    wall_s: float
+    baseline: Baseline | None = None
+    failed: RunFailed | None = None
+
+    @property
+    def rounds(self) -> list[RoundRecord]:
+        return self.recorder.rounds
+
+    @property
+    def model(self) -> Model:
+        """The last committed model."""
+        model = self.recorder.model
+        return model if model is not None else self.federation.initial_model
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        if self.rounds:
+            return self.rounds[-1].metrics
+        return next(iter(self.federation.learners.values())).evaluate(self.model)
+
+    @property
+    def plain_bytes(self) -> tuple[int, int]:
+        """What FedAvg sends for one party and round: a float32 vector up, and one down."""
+        return len(Body.of(PlainUpdate(Stamp(), self._zeros, 1))), len(
+            Body.of(RoundOpened(Stamp(), self._zeros))
+        )
+
+    @property
+    def bytes_up_over_plain(self) -> float | None:
+        return self._over_plain(self.recorder.bytes_up, self.plain_bytes[0])
+
+    @property
+    def bytes_down_over_plain(self) -> float | None:
+        return self._over_plain(self.recorder.bytes_down, self.plain_bytes[1])
+
+    @property
+    def _zeros(self) -> Model:
+        return np.zeros(self.federation.parameters.dimension, dtype="<f4")
+
+    def _over_plain(self, sent: int, plain: int) -> float | None:
+        """Bytes of all participants over what FedAvg needs for the same rounds."""
+        vectors = sum(len(one.members) for one in self.rounds)
+        return sent / (vectors * plain) if vectors else None
+
+    @property
+    def protocol_cpu_s(self) -> float:
+        return sum(node.cpu_s for node in self.simulation.nodes.values())
+
+    @property
+    def exact(self) -> bool | None:
+        stated = [one.exact for one in self.rounds if one.exact is not None]
+        return all(stated) if stated else None
+
+    @property
+    def baseline_distance(self) -> float | None:
+        """The distance to the compared run's model, in units of that model's own length."""
+        if self.baseline is None or self.baseline.model is None:
+            return None
+        length = float(np.linalg.norm(self.baseline.model))
+        return float(np.linalg.norm(self.model - self.baseline.model)) / (length or 1.0)
+
+    def figures(self) -> dict[str, Any]:
+        config, baseline = self.federation.config, self.baseline
+        errors = [one.max_abs_error for one in self.rounds if one.max_abs_error == one.max_abs_error]
+        best, other = headline(self.metrics), headline(baseline.metrics) if baseline is not None else None
+        return {
+            "scheme": config.scheme,
+            "parties": len(config.parties),
+            "rounds": [one.figures() for one in self.rounds],
+            "task": config.task,
+            "seed": config.seed,
+            "metric_name": best[0] if best is not None else None,
+            "metric": best[1] if best is not None else None,
+            "baseline": baseline.name if baseline is not None else None,
+            "baseline_metric": other[1] if other is not None else None,
+            "model_sha256": sha256_of(self.model),
+            "baseline_sha256": sha256_of(baseline.model)
+            if baseline is not None and baseline.model is not None
+            else None,
+            "baseline_distance": self.baseline_distance,
+            "max_abs_error": max(errors, default=None),
+            "exact_ring_sum": self.exact,
+            "bytes_up_over_plain": self.bytes_up_over_plain,
+            "bytes_down_over_plain": self.bytes_down_over_plain,
+            "attempts": self.recorder.attempts,
+            "sessions": self.recorder.sessions,
+            "aborted": self.failed is not None,
+            "abort_reason": self.failed.reason.value if self.failed is not None else None,
+            "abort_detail": self.failed.detail if self.failed is not None else None,
+            "lost": [node.name for node in self.simulation.participants if not node.alive],
+            "refused_messages": len(self.simulation.refusals),
+            "warnings": self.recorder.warnings,
+            "saw": dict(what_was_seen(self)),
+            "total_cpu_s": self.protocol_cpu_s,
+            "training_cpu_s": sum(node.training_cpu_s for node in self.simulation.nodes.values()),
+            "wall_s": self.wall_s,
+        }
+
+
+def simulate(
+    config: FederationConfig | str | Path,
+    *,
+    faults: Faults | str | None = None,
+    drop: str | None = None,
+    compare: str | None = None,
+    initial_model: Model | None = None,
+    verify: bool = True,
+    progress: bool = False,
+) -> SimulationResult:
+    """Run a federation in memory, on virtual time, from its configuration or the path of its federation.toml."""
+    if not isinstance(config, FederationConfig):
+        config = FederationConfig.from_toml(Path(config))
+    if compare is not None and compare not in COMPARISONS:
+        raise ParameterError([f"compare with one of {', '.join(COMPARISONS)}, not {compare!r}"])
+    config.require_workable()
+    config = config.with_weight_limit()
+    chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
+    lost = losses(config, drop) if drop else {}
+    result = _run(config, chosen, lost, initial_model, verify=verify, progress=progress)
+    still_there = sorted(name for name in lost if result.simulation.nodes[name].alive)
+    if still_there:
+        result.recorder.warnings.append(
+            f"drop {drop}: {', '.join(still_there)} never came to that phase and was not lost"
+        )
+    if compare is None:
+        return result
+    return replace(result, baseline=_baseline(compare, config, initial_model, progress=progress))
+
+
+class _ProgressRecorder(Recorder):
+    """A recorder that shows how far the run is."""
+
+    progress: Progress | None = None
+
+    def on_event(self, now: float, node: Node, event: Event) -> None:
+        super().on_event(now, node, event)
+        if isinstance(event, RoundCommitted) and self.progress is not None:
+            self.progress.update(len(self.rounds), f"rounds, {len(event.members)} parties")
+
+
+def _run(
+    config: FederationConfig,
+    faults: Faults,
+    lost: dict[PartyId, type[Message]],
+    initial_model: Model | None,
+    *,
+    verify: bool,
+    progress: bool,
+) -> SimulationResult:
+    federation = Federation.build(config, initial_model)
+    recorder = _ProgressRecorder(federation, verify)
+    if progress:
+        recorder.progress = Progress(config.scheme, config.rounds)
+    simulation = Simulation(federation, faults, lost, recorder)
+    started = time.monotonic()
+    simulation.run()
+    if recorder.progress is not None:
+        recorder.progress.close()
+    ended = simulation.server.ended
+    failed = ended if isinstance(ended, RunFailed) else None
+    return SimulationResult(federation, recorder, simulation, time.monotonic() - started, failed=failed)
+
+
+def _baseline(
+    name: str, config: FederationConfig, initial_model: Model | None, *, progress: bool
+) -> Baseline:
+    if name == "plain":
+        plain = replace(
+            config,
+            scheme="plain",
+            payload=config.upload,
+            min_parties=None,
+            recovery="shares",
+            bias="own",
+            graph="complete",
+        )
+        run = _run(plain, Faults(), {}, initial_model, verify=False, progress=progress)
+        return Baseline(name, run.metrics, run.model)
+    task, training = load_task(config.task, config.task_options()), config.training_options()
+    if name == "central":
+        trained = train_central(task, config.rounds, training, config.seed)
+        return Baseline(name, trained.metrics, trained.model)
+    alone = train_standalone(task, len(config.parties), config.split, config.rounds, training, config.seed)
+    return Baseline(name, mean_metrics(alone))
+
+
+def losses(config: FederationConfig, text: str) -> dict[PartyId, type[Message]]:
+    """Read `N@PHASE`: N parties drawn from the seed, lost right before the message that ends the phase."""
+    scheme = config.find_scheme()
+    count, at, phase = text.partition("@")
+    if not at or not count.isdecimal() or phase not in scheme.drop_points:
+        raise ParameterError(
+            [
+                f"drop {text!r}: write N@PHASE with PHASE one of {', '.join(scheme.drop_points)} for {scheme.name}"
+            ]
+        )
+    if int(count) > len(config.parties):
+        raise ParameterError([f"drop {text!r}: there are only {len(config.parties)} parties"])
+    chosen = random.Random(config.seed).sample(sorted(config.parties), int(count))  # noqa: S311 - a simulated fault
+    return dict.fromkeys(map(PartyId, chosen), scheme.drop_points[phase])
+
+
+def what_was_seen(result: SimulationResult) -> Iterator[tuple[str, str]]:
+    """For each role, what it may learn and, where it can form a model, how well that model does."""
+    scheme = result.federation.scheme
+    for role, words in scheme.learns.items():
+        guess = _model_of(role, result, scheme)
+        if guess is None:
+            yield role, words
+            continue
+        best = headline(next(iter(result.federation.learners.values())).evaluate(guess))
+        yield role, f"{words}; test {best[0]} {best[1]:.2f}" if best is not None else words
+
+
+def _model_of(role: str, result: SimulationResult, scheme: Scheme) -> Model | None:
+    """The best model a role can form from what it was sent."""
+    if role == "broker" or not result.rounds:
+        return None
+    aggregate = result.recorder.last_aggregate
+    if role != SERVER or scheme.server_holds_model or aggregate is None:
+        return result.model
+    federation, members = result.federation, len(aggregate.survivors)
+    encoding = federation.parameters.encoding
+    try:
+        mean, _ = encoding.decode_mean(aggregate.vector, members)
+    except Rejection:
+        # The words do not decode, since they are uniform: read them as a sum all the same.
+        mean = encoding.ring.signed(aggregate.vector)[:-EXTRA_COORDINATES] / (encoding.scale * members)
+    return federation.stepping().apply(federation.initial_model, mean, len(result.rounds) - 1)

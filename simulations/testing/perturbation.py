@@ -1,0 +1,117 @@
+"""A stand-in for the noise of disguising schemes that needs no network.
+
+A client's first term is its marked vector, its second one the vector times the public direction, plus what it was
+answered. So the recovered mean is the mean of the marked vectors, and a mistaken answer or key shows in the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import LocalResult, Model
+from veilsum.protocol.perturbation.contract import (
+    Answer,
+    Asked,
+    PublicPart,
+    Question,
+    Reals,
+    Recovered,
+    require_numbers,
+)
+from veilsum.protocol.randomness import RandomBytes, require_random
+
+KEY_BYTES = 16
+SAMPLES = 2
+SECRET = 3.0
+
+
+class TableLearner(Protocol):
+    """The local work of all parties of a table: a pure function, so that a repeated attempt repeats it."""
+
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+        ...
+
+
+@dataclass(frozen=True)
+class _Shape:
+    dimension: int
+    asks: bool
+
+    @property
+    def terms(self) -> Mapping[str, int]:
+        return {"gradient": self.dimension, "beta": self.dimension}
+
+
+@dataclass(frozen=True)
+class TableServerNoise(_Shape):
+    def disguise(self, model: Model, round: int, random: RandomBytes) -> TableDisguise:  # noqa: A002 - the protocol's own word
+        public = PublicPart(
+            key_id=require_random(random, KEY_BYTES),
+            plan_digest=bytes(32),
+            mode="scale+offset",
+            loss="ce" if self.asks else "mse",
+            exchange="log",
+            partition=np.zeros(1, dtype="<u4"),
+            directions=np.full(1, 0.5, dtype="<f8"),
+            feature_weight=1.0,
+        )
+        return TableDisguise(self.dimension, (model * np.float32(2)).astype("<f4"), public)
+
+    def protect(self, model: Model, random: RandomBytes) -> Model:
+        return (model * np.float32(2)).astype("<f4")
+
+    def adapt(self, condition: float) -> None:
+        """A table's noise has one size."""
+
+
+@dataclass(frozen=True)
+class TableDisguise:
+    dimension: int
+    model: Model
+    public: PublicPart
+
+    def require_question(self, question: Question) -> None:
+        require_numbers(question.alpha, "<f8", SAMPLES, "alpha")
+        require_numbers(question.values, "<f8", SAMPLES, "outputs")
+
+    def answer(self, question: Question, random: RandomBytes) -> Answer:
+        return Answer(question.key_id, question.values * SECRET, question.alpha, question.alpha)
+
+    def recover(self, terms: Reals) -> Recovered:
+        return Recovered(terms[: self.dimension], 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class TableClientNoise(_Shape):
+    party: PartyId
+    learner: TableLearner
+
+    def require_public(self, public: PublicPart) -> None:
+        if len(public.directions) != 1 or public.loss != ("ce" if self.asks else "mse"):
+            raise Rejection(AbortReason.WRONG_CONFIG, "the noise is of another kind than was agreed on")
+
+    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+        numbers = np.arange(SAMPLES, dtype="<f8")
+        return Asked(Question(public.key_id, numbers, numbers), kept=self.party)
+
+    def compute(
+        self,
+        model: Model,
+        public: PublicPart,
+        round: int,  # noqa: A002 - the protocol's own word
+        asked: Asked | None,
+        answer: Answer | None,
+    ) -> LocalResult:
+        trained = self.learner.train(self.party, round, model)
+        if answer is not None:
+            require_numbers(answer.first, "<f8", SAMPLES, "the answer")
+        second = trained.payload * np.float32(public.directions[0])
+        if answer is not None:
+            second = np.clip(second + np.float32(answer.first[0]), -1.0, 1.0)
+        return LocalResult(np.concatenate([trained.payload, second]).astype(np.float32), trained.samples, 1.0)

@@ -1,0 +1,311 @@
+"""Reliable messages over a link that loses, doubles, delays, reorders and damages datagrams.
+
+An `Endpoint` is the whole of one party's framing as a state machine: no sockets, no clock, no entropy. The
+caller brings `now`, feeds datagrams in, takes datagrams out, and re-arms one timer. Each message arrives
+exactly once, intact and in the order of sending per sender, or its sender gets a typed error by the
+deadline it named. Why this exists: MQTT's own quality of service is not delivery; brokers drop beyond their
+queue limits, at every level, without a word.
+
+Lives and invitations
+    A party that restarts has forgotten everything, so chunk numbers of different starts must never mix,
+    even when a broker replays what it recorded. Each start draws a nonce, its life. A receiver accepts a
+    chunk only if it names the receiver's present life, which makes every recording from before its start
+    worthless. With each answer the receiver hands out a growing number, the invitation, and chunks repeat
+    the newest one known; since a life that has ended was invited before its successor, an unknown life
+    replaces the present one only with a higher invitation. Chunks of an earlier life that a broker held
+    back are thereby refused for ever. A probe is the question that gets an invitation; it changes nothing
+    at the receiver, so replaying one is harmless. Rejected: ordering lives by wall clock (clocks step back)
+    and a stored counter (a restored backup steps back too).
+
+Acknowledgements
+    Each one states in full what the receiver holds, so the newest suffices and none need be repeated. They
+    are sealed like data: a broker cannot forge delivery. A message is acknowledged when its turn for
+    delivery has come, and it stands ready for the application. Delivery is exactly
+    once per life of the receiver; what must survive a restart is for the protocol's own replay protection.
+
+Digests
+    The seal of a chunk is its digest and binds its place in the message: lives, message, total, chunk size
+    and index. Rejected: a SHA-256 over the whole message as well. It proves nothing that the seals do not,
+    costs a quarter of the transfer, and what must be attributable is signed over a SHA-256 by the protocol
+    above.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from veilsum.transport.errors import BadSetting, TooLarge, TransportError
+from veilsum.transport.framing.datagrams import (
+    LIFE_BYTES,
+    NO_LIFE,
+    Ack,
+    Chunk,
+    Head,
+    Header,
+    Holdings,
+    Probe,
+    associated_data,
+    open_with_checksum,
+    parse_header,
+    seal_with_checksum,
+)
+from veilsum.transport.framing.deadlines import Deadlines
+from veilsum.transport.framing.incoming import Incoming
+from veilsum.transport.framing.outgoing import Outgoing, Payload
+from veilsum.transport.limits import Limits
+
+if TYPE_CHECKING:
+    from veilsum.transport.base import Address, Buffer, OpenChunk, SealChunk
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A whole message from `sender`, to be taken once."""
+
+    sender: Address
+    payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The receiver has the message."""
+
+    receiver: Address
+    message: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The message was given up; the error says why."""
+
+    receiver: Address
+    message: int
+    error: TransportError
+
+
+Outcome: TypeAlias = Acknowledged | Failed
+
+
+@dataclass(slots=True)
+class Counters:
+    """What an endpoint has seen, for tests and for people who look for the cause of trouble."""
+
+    malformed: int = 0
+    not_opened: int = 0
+    other_life: int = 0
+    sent: int = 0
+
+
+class Endpoint:
+    """The framing of one life of one party.
+
+    `life` is a fresh nonce of eight bytes. Without `seal_chunk` and `open_chunk` a plain checksum guards
+    each datagram against damage, and nothing guards it against malice.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        life: bytes,
+        limits: Limits | None = None,
+        seal_chunk: SealChunk = seal_with_checksum,
+        open_chunk: OpenChunk = open_with_checksum,
+    ) -> None:
+        if len(life) != LIFE_BYTES or life == NO_LIFE:
+            raise BadSetting("life", life, f"{LIFE_BYTES} random bytes")
+        self.address = address
+        self.limits = limits or Limits()
+        self.counters = Counters()
+        self._life = life
+        self._seal = seal_chunk
+        self._open = open_chunk
+        self._chunk_bytes = self.limits.chunk_bytes
+        self._outgoing: dict[Address, Outgoing] = {}
+        self._incoming: dict[Address, Incoming] = {}
+        self._ready: dict[Address, Outgoing] = {}
+        self._acks_due: dict[tuple[Address, bytes], int] = {}
+        self._acks_later: dict[Address, tuple[bytes, int]] = {}
+        self._invitations = 0
+        self._deadlines: Deadlines[tuple[str, Address]] = Deadlines()
+        self._inbox: deque[Delivered] = deque()
+        self._outcomes: deque[Outcome] = deque()
+
+    # Messages of the application.
+
+    def send(self, receiver: Address, buffers: Sequence[Buffer], give_up_at: float) -> int:
+        """Queue a message; its number comes back in the outcome. The buffers must not change until then."""
+        payload = Payload(buffers)
+        longest = self.limits.longest_message(self._chunk_bytes)
+        if len(payload) > longest:
+            raise TooLarge(receiver, len(payload), longest, "max_message_bytes")
+        outgoing = self._outgoing.get(receiver)
+        if outgoing is None:
+            outgoing = self._outgoing[receiver] = Outgoing(receiver, self._life, self.limits)
+        number = outgoing.send(payload, self._chunk_bytes, give_up_at)
+        self._touch(outgoing)
+        return number
+
+    def cancel(self, receiver: Address, message: int) -> None:
+        """Forget a message; the receiver may or may not have got it."""
+        outgoing = self._outgoing[receiver]
+        outgoing.cancel(message)
+        self._touch(outgoing)
+
+    def take(self) -> Delivered | None:
+        """The next message for the application, which thereby stops counting against its sender's memory."""
+        if not self._inbox:
+            return None
+        delivered = self._inbox.popleft()
+        incoming = self._incoming[delivered.sender]
+        incoming.release(len(delivered.payload))
+        if incoming.starved:
+            incoming.starved = False
+            self._acks_due.setdefault((delivered.sender, incoming.life), 0)
+        return delivered
+
+    def next_outcome(self) -> Outcome | None:
+        """What has become of a message that was sent."""
+        return self._outcomes.popleft() if self._outcomes else None
+
+    def held_bytes(self, sender: Address) -> int:
+        """How much memory the unfinished and untaken messages of a sender occupy."""
+        incoming = self._incoming.get(sender)
+        return 0 if incoming is None else incoming.held_bytes
+
+    def repeated_chunks(self, receiver: Address) -> int:
+        """How many chunks were sent to a receiver more than once."""
+        outgoing = self._outgoing.get(receiver)
+        return 0 if outgoing is None else outgoing.repeated_chunks
+
+    # Time.
+
+    def next_deadline(self) -> float | None:
+        """When `handle_deadline` wants to be called."""
+        return self._deadlines.earliest()
+
+    def handle_deadline(self, now: float) -> None:
+        for half, address in self._deadlines.pop_due(now):
+            if half == "out":
+                outgoing = self._outgoing[address]
+                for number, error in outgoing.handle_deadline(now):
+                    self._outcomes.append(Failed(address, number, error))
+                self._touch(outgoing)
+            elif half == "ack":
+                life, stamp = self._acks_later.pop(address)
+                self._acks_due[address, life] = stamp
+            elif self._incoming[address].heard_at + self.limits.idle_s <= now:
+                self._incoming[address].forget_partial_messages()
+            else:
+                self._watch_idleness(address)
+
+    # Datagrams.
+
+    def limit_datagrams(self, largest_datagram: int | None) -> None:
+        """Adapt the chunks of messages sent from now on to what the link carries."""
+        self._chunk_bytes = self.limits.chunk_bytes_for(largest_datagram)
+
+    def link_restored(self) -> None:
+        """The link was interrupted: ask every receiver at once what it still misses."""
+        for outgoing in self._outgoing.values():
+            outgoing.ask_again()
+            self._touch(outgoing)
+
+    def next_datagram(self, now: float) -> tuple[Address, bytes] | None:
+        """The next datagram to send and its receiver; call until None."""
+        if self._acks_due:
+            sender, life = next(iter(self._acks_due))
+            return sender, self._pack_ack(sender, life, self._acks_due.pop((sender, life)))
+        while self._ready:
+            receiver = next(iter(self._ready))
+            outgoing = self._ready.pop(receiver)
+            item = outgoing.next_datagram(now)
+            self._deadlines.set(("out", receiver), outgoing.next_deadline())
+            if item is not None:
+                self._ready[receiver] = outgoing
+                header, body = (item, b"") if isinstance(item, Probe) else item
+                return receiver, self._pack(receiver, header, body)
+        return None
+
+    def receive_datagram(self, sender: Address, datagram: Buffer, now: float) -> None:
+        """Take in one datagram; whatever `sender` did not seal for us is counted and dropped."""
+        view = memoryview(datagram)
+        parsed = parse_header(view)
+        if parsed is None:
+            self.counters.malformed += 1
+            return
+        header, length = parsed
+        body = self._open(sender, associated_data(bytes(view[:length]), sender, self.address), view[length:])
+        if body is None:
+            self.counters.not_opened += 1
+        elif isinstance(header, Ack):
+            self._receive_ack(sender, header.head, body, now)
+        else:
+            urgent = self._receive_data(sender, header, body, now)
+            self._owe_ack(sender, header.head, None if urgent else now + self.limits.ack_delay_s)
+
+    def _receive_ack(self, sender: Address, head: Head, body: Buffer, now: float) -> None:
+        holdings = Holdings.parse(body)
+        outgoing = self._outgoing.get(sender)
+        if holdings is None or outgoing is None:
+            self.counters.malformed += holdings is None
+            return
+        for number, error in outgoing.receive_ack(head, holdings, now):
+            outcome = Acknowledged(sender, number) if error is None else Failed(sender, number, error)
+            self._outcomes.append(outcome)
+        self._touch(outgoing)
+
+    def _receive_data(self, sender: Address, header: Chunk | Probe, body: Buffer, now: float) -> bool:
+        """Take in a chunk or a probe, and say whether its sender should hear from us at once."""
+        if header.head.to_life != self._life:
+            self.counters.other_life += isinstance(header, Chunk)
+            return True
+        incoming = self._incoming.get(sender)
+        if incoming is None:
+            incoming = self._incoming[sender] = Incoming(self.limits)
+        if isinstance(header, Chunk):
+            ready = incoming.receive_chunk(header, body, now)
+            urgent = incoming.ack_is_urgent
+        else:
+            ready = incoming.raise_floor(header.floor) if header.head.from_life == incoming.life else []
+            urgent = True
+        self._inbox.extend(Delivered(sender, payload) for payload in ready)
+        self._watch_idleness(sender)
+        return urgent
+
+    def _owe_ack(self, sender: Address, head: Head, at: float | None) -> None:
+        """Answer at once, or (`at`) a little later, together with what arrives meanwhile."""
+        key = (sender, head.from_life)
+        if at is None or key in self._acks_due:
+            self._acks_later.pop(sender, None)
+            self._deadlines.set(("ack", sender), None)
+            self._acks_due[key] = head.stamp
+        else:
+            if sender not in self._acks_later:
+                self._deadlines.set(("ack", sender), at)
+            self._acks_later[sender] = (head.from_life, head.stamp)
+
+    def _pack_ack(self, sender: Address, life: bytes, answered: int) -> bytes:
+        self._invitations += 1
+        incoming = self._incoming.get(sender)
+        if incoming is None or incoming.life != life:
+            incoming = Incoming(self.limits)
+        head = Head(self._life, life, self._invitations, answered)
+        return self._pack(sender, Ack(head), incoming.holdings().pack())
+
+    def _pack(self, receiver: Address, header: Header, body: Buffer) -> bytes:
+        self.counters.sent += 1
+        packed = header.header()
+        sealed = self._seal(receiver, associated_data(packed, self.address, receiver), body)
+        return b"".join((packed, sealed))
+
+    def _touch(self, outgoing: Outgoing) -> None:
+        self._ready.setdefault(outgoing.receiver, outgoing)
+        self._deadlines.set(("out", outgoing.receiver), outgoing.next_deadline())
+
+    def _watch_idleness(self, sender: Address) -> None:
+        incoming = self._incoming[sender]
+        idle_at = incoming.heard_at + self.limits.idle_s if incoming.holds_partial_messages else None
+        self._deadlines.set(("in", sender), idle_at)

@@ -1,0 +1,164 @@
+"""The receiving half of framing: all messages from one sender to this party.
+
+Nothing is kept for a chunk that did not open, so only a sender that holds the right keys can occupy memory: two
+shares at most, each the size of the largest message plus the overhead of all messages that may be open. Messages
+ahead of their turn are admitted to the first share only, so that the next in turn always finds room and waiting
+for it never locks up.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, Holdings
+
+if TYPE_CHECKING:
+    from veilsum.transport.base import Buffer
+    from veilsum.transport.limits import Limits
+
+MESSAGE_OVERHEAD = 256
+"""What an open message costs besides its data, so that empty messages are bounded too."""
+
+
+BEYOND_ANY_HEAP = 32 << 20
+"""Blocks from this size on come fresh from the kernel each time, whatever the allocator."""
+
+
+class Reassembly:
+    """One message being put together in a buffer of its final size."""
+
+    def __init__(self, first: Chunk) -> None:
+        self.total = first.total
+        self.chunk_size = first.chunk_size
+        self.arrived = 0
+        self.payload = memoryview(b"")
+        self._count = first.count
+
+    @property
+    def complete(self) -> bool:
+        return self.arrived == (1 << self._count) - 1
+
+    def add(self, index: int, body: memoryview) -> None:
+        self.arrived |= 1 << index
+        if self._count == 1:
+            self.payload = body
+            return
+        if not self.payload:
+            self.payload = _fresh_memory(self.total)
+        start = index * self.chunk_size
+        self.payload[start : start + len(body)] = body
+
+
+def _fresh_memory(size: int) -> memoryview:
+    """Writable memory. The kernel maps a large block faster in one call than page by page as it is filled."""
+    if size < BEYOND_ANY_HEAP or not hasattr(mmap, "MAP_POPULATE"):
+        return memoryview(bytearray(size))
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    return memoryview(mmap.mmap(-1, size, flags=flags))
+
+
+class Incoming:
+    """What one sender has under way for us."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.life = NO_LIFE
+        self.starved = False
+        self.ack_is_urgent = False
+        self.heard_at = 0.0
+        self._limits = limits
+        self._share = limits.max_message_bytes + limits.most_open_messages * MESSAGE_OVERHEAD
+        self._invitation = 0
+        self._next_id = 0
+        self._partial: dict[int, Reassembly] = {}
+        self._partial_bytes = 0
+        self._unacknowledged_bytes = 0
+        self._unread_bytes = 0
+
+    @property
+    def holds_partial_messages(self) -> bool:
+        return bool(self._partial)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._partial_bytes + self._unread_bytes
+
+    def holdings(self) -> Holdings:
+        """What to acknowledge now; whoever is told of too little room is to be told when there is more."""
+        self._unacknowledged_bytes = 0
+        room = max(0, 2 * self._share - self.held_bytes - MESSAGE_OVERHEAD)
+        self.starved = room < self._limits.max_message_bytes
+        bitmaps = {number: message.arrived for number, message in self._partial.items()}
+        return Holdings(self._next_id, room, self._limits.max_message_bytes, bitmaps)
+
+    def receive_chunk(self, chunk: Chunk, body: Buffer, now: float) -> list[memoryview]:
+        """Take in a chunk made for this life of ours; returns the messages whose turn has come, in order."""
+        self.ack_is_urgent = True
+        if not self._belongs_to_this_life(chunk):
+            return []
+        self.heard_at = now
+        ready = self.raise_floor(chunk.floor)
+        message = self._find_or_admit(chunk)
+        if message is None or message.arrived >> chunk.index & 1 or len(body) != chunk.body_size:
+            return ready
+        message.add(chunk.index, memoryview(body))
+        self._unacknowledged_bytes += len(body)
+        self.ack_is_urgent = message.complete or 4 * self._unacknowledged_bytes >= self._limits.window_bytes
+        return ready + self._deliver()
+
+    def raise_floor(self, floor: int) -> list[memoryview]:
+        """The sender has given up on everything below `floor`: stop waiting for it."""
+        if floor <= self._next_id:
+            return []
+        for number in [number for number in self._partial if number < floor]:
+            self._discard(number)
+        self._next_id = floor
+        return self._deliver()
+
+    def release(self, payload_bytes: int) -> None:
+        """The application has taken a message off our hands."""
+        self._unread_bytes -= payload_bytes + MESSAGE_OVERHEAD
+
+    def forget_partial_messages(self) -> None:
+        for number in list(self._partial):
+            self._discard(number)
+
+    def _belongs_to_this_life(self, chunk: Chunk) -> bool:
+        head = chunk.head
+        if head.from_life != self.life:
+            if head.invitation <= self._invitation:
+                return False
+            self.forget_partial_messages()
+            self.life = head.from_life
+            self._next_id = chunk.floor
+        self._invitation = max(self._invitation, head.invitation)
+        return True
+
+    def _find_or_admit(self, chunk: Chunk) -> Reassembly | None:
+        known = self._partial.get(chunk.message)
+        if known is not None:
+            agrees = (known.total, known.chunk_size) == (chunk.total, chunk.chunk_size)
+            return known if agrees else None
+        if not self._next_id <= chunk.message < self._next_id + self._limits.most_open_messages:
+            return None
+        if chunk.total > self._limits.max_message_bytes:
+            return None
+        shares = 2 if chunk.message == self._next_id else 1
+        cost = chunk.total + MESSAGE_OVERHEAD
+        if self.held_bytes + cost > shares * self._share:
+            return None
+        message = self._partial[chunk.message] = Reassembly(chunk)
+        self._partial_bytes += cost
+        return message
+
+    def _deliver(self) -> list[memoryview]:
+        ready: list[memoryview] = []
+        while (message := self._partial.get(self._next_id)) is not None and message.complete:
+            self._discard(self._next_id)
+            self._unread_bytes += message.total + MESSAGE_OVERHEAD
+            self._next_id += 1
+            ready.append(message.payload)
+        return ready
+
+    def _discard(self, number: int) -> None:
+        self._partial_bytes -= self._partial.pop(number).total + MESSAGE_OVERHEAD

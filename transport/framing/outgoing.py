@@ -1,0 +1,347 @@
+"""The sending half of framing: all messages from this party to one receiver.
+
+Chunks fly within a window of bytes. Every datagram has a stamp that is never used twice, and an
+acknowledgement repeats the stamp that it answers, so that round-trip times are never ambiguous and a chunk
+counts as lost as soon as an acknowledgement answers a clearly later stamp without listing it.
+
+A timeout never repeats data: it sends a probe of a few bytes, and the answer says what is missing. A
+receiver that sleeps, has gone or sits behind a full queue therefore costs bytes, not megabytes, and after a
+reconnection only missing chunks travel again. Rejected: one timer per chunk, which repeats whole windows
+into a queue that is only slow.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from veilsum.transport.errors import TooLarge, TransportError, Unreachable
+from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, Head, Holdings, Probe, chunk_count
+
+if TYPE_CHECKING:
+    from veilsum.transport.base import Address, Buffer
+    from veilsum.transport.limits import Limits
+
+REORDERING = 3
+"""A chunk is lost when a datagram sent this many later is answered and the chunk is still missing."""
+
+
+class Payload:
+    """Several buffers read as one, without joining them."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        views = (memoryview(buffer).cast("B") for buffer in buffers)
+        self._views = [view for view in views if len(view)]
+        self._starts = [0]
+        for view in self._views:
+            self._starts.append(self._starts[-1] + len(view))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def slice(self, start: int, size: int) -> Buffer:
+        """The bytes from `start` on: a view where one buffer holds them, a copy where they span several."""
+        pieces: list[memoryview] = []
+        number = bisect_right(self._starts, start) - 1
+        while size:
+            offset = start - self._starts[number]
+            piece = self._views[number][offset : offset + size]
+            pieces.append(piece)
+            start, size, number = start + len(piece), size - len(piece), number + 1
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One message on its way: a bit per chunk that has arrived, and per chunk that is in flight."""
+
+    id: int
+    payload: Payload
+    chunk_size: int
+    give_up_at: float
+    arrived: int = 0
+    flying: int = 0
+    packed: int = 0
+
+    @property
+    def total(self) -> int:
+        return len(self.payload)
+
+    @property
+    def count(self) -> int:
+        return chunk_count(self.total, self.chunk_size)
+
+    def next_index(self) -> int | None:
+        """The lowest chunk that has neither arrived nor is in flight."""
+        waiting = ~(self.arrived | self.flying) & ((1 << self.count) - 1)
+        return (waiting & -waiting).bit_length() - 1 if waiting else None
+
+    def body(self, index: int) -> Buffer:
+        """The data of one chunk; first packings come in order."""
+        self.packed = max(self.packed, index + 1)
+        start = index * self.chunk_size
+        return self.payload.slice(start, min(self.chunk_size, self.total - start))
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    stamp: int
+    size: int
+
+
+@dataclass(slots=True)
+class _RoundTrip:
+    """Smoothed round-trip time after RFC 6298, and the back-off on top of it."""
+
+    limits: Limits
+    smoothed: float | None = None
+    variation: float = 0.0
+    backoff: int = 0
+
+    def sample(self, seconds: float) -> None:
+        if self.smoothed is None:
+            self.smoothed, self.variation = seconds, seconds / 2
+        else:
+            self.variation += (abs(self.smoothed - seconds) - self.variation) / 4
+            self.smoothed += (seconds - self.smoothed) / 8
+
+    def timeout(self) -> float:
+        limits = self.limits
+        base = limits.first_timeout_s if self.smoothed is None else self.smoothed + 4 * self.variation
+        return float(min(max(base, limits.shortest_timeout_s) * 2**self.backoff, limits.longest_timeout_s))
+
+
+class Outgoing:
+    """What one life of a sender has under way for one receiver."""
+
+    def __init__(self, receiver: Address, own_life: bytes, limits: Limits) -> None:
+        self.receiver = receiver
+        self.repeated_chunks = 0
+        self._own_life = own_life
+        self._limits = limits
+        self._next_id = 0
+        self._stamp = 0
+        self._queue: deque[Message] = deque()
+        self._open: dict[int, Message] = {}
+        self._flights: dict[tuple[int, int], _Flight] = {}
+        self._flying_bytes = 0
+        self._sent_at: dict[int, float] = {}
+        self._allowance = limits.window_bytes
+        self._peer_life = NO_LIFE
+        self._peer_learnt_from = 0
+        self._invitation = 0
+        self._room = limits.max_message_bytes
+        self._anything_arrived = False
+        self._round_trip = _RoundTrip(limits)
+        self._probe_due = False
+        self._in_doubt = True
+        self._asked = 0
+        self._timer: float | None = None
+
+    # What the caller wants.
+
+    def send(self, payload: Payload, chunk_size: int, give_up_at: float) -> int:
+        message = Message(self._next_id, payload, chunk_size, give_up_at)
+        self._next_id += 1
+        self._queue.append(message)
+        if self._in_doubt and not self._open and len(self._queue) == 1:
+            self._probe_due = True
+        return message.id
+
+    def cancel(self, message_id: int) -> None:
+        for message in [*self._queue, *self._open.values()]:
+            if message.id == message_id:
+                self._forget(message)
+
+    def ask_again(self) -> None:
+        """The link was interrupted: ask at once what arrived, without waiting for the timeout."""
+        self._round_trip.backoff = 0
+        self._doubt()
+
+    # What the clock says.
+
+    def next_deadline(self) -> float | None:
+        deadlines = [message.give_up_at for message in self._unfinished()]
+        if deadlines and self._timer is not None:
+            deadlines.append(self._timer)
+        return min(deadlines, default=None)
+
+    def handle_deadline(self, now: float) -> list[tuple[int, TransportError]]:
+        """Give up on what is overdue, and ask when an answer is overdue."""
+        overdue = [message for message in self._unfinished() if message.give_up_at <= now]
+        failed = [(message.id, Unreachable(self.receiver, self._diagnosis(message))) for message in overdue]
+        for message in overdue:
+            self._forget(message)
+        if self._timer is not None and self._timer <= now:
+            self._timer = None
+            self._round_trip.backoff += 1
+            self._allowance = self._limits.chunk_bytes
+            self._doubt()
+        return list(failed)
+
+    # What goes out.
+
+    def next_datagram(self, now: float) -> Probe | tuple[Chunk, Buffer] | None:
+        if not (self._queue or self._open):
+            return None
+        if self._probe_due:
+            self._probe_due = False
+            probe = Probe(self._head(now), self._floor())
+            self._asked = probe.head.stamp
+            self._timer = now + self._round_trip.timeout()
+            return probe
+        chosen = None if self._in_doubt else self._next_chunk()
+        if self._timer is None:
+            self._timer = now + self._round_trip.timeout()
+        if chosen is None:
+            return None
+        message, index = chosen
+        chunk = Chunk(self._head(now), message.id, self._floor(), message.total, message.chunk_size, index)
+        self.repeated_chunks += index < message.packed
+        body = message.body(index)
+        message.flying |= 1 << index
+        self._flights[message.id, index] = _Flight(chunk.head.stamp, len(body))
+        self._flying_bytes += len(body)
+        return chunk, body
+
+    def _next_chunk(self) -> tuple[Message, int] | None:
+        if self._flights and self._flying_bytes + self._limits.chunk_bytes > self._allowance:
+            return None
+        for message in self._open.values():
+            index = message.next_index()
+            if index is not None:
+                return message, index
+        if self._queue and self._may_open(self._queue[0]):
+            message = self._queue.popleft()
+            self._open[message.id] = message
+            return message, 0
+        return None
+
+    def _may_open(self, message: Message) -> bool:
+        if len(self._open) >= self._limits.most_open_messages or message.total > self._room:
+            return False
+        already = sum(other.total for other in self._open.values())
+        return not already or already + message.total <= self._limits.max_message_bytes
+
+    # What comes back.
+
+    def receive_ack(
+        self, head: Head, holdings: Holdings, now: float
+    ) -> list[tuple[int, TransportError | None]]:
+        """Learn what the receiver has; returns every message that is thereby delivered (None) or hopeless."""
+        if head.to_life != self._own_life or not self._accept_news(head):
+            return []
+        if head.stamp in self._sent_at:
+            self._round_trip.sample(now - self._sent_at[head.stamp])
+            self._sent_at = {stamp: at for stamp, at in self._sent_at.items() if stamp > head.stamp}
+        self._room = holdings.room
+        self._in_doubt = False
+        progress = self._note_arrivals(holdings)
+        self._note_losses(head.stamp)
+        if progress:
+            self._anything_arrived = True
+            self._round_trip.backoff = 0
+            self._allowance = min(self._allowance + progress, self._limits.window_bytes)
+        self._timer = now + self._round_trip.timeout() if self._flights else None
+        return self._settle(holdings)
+
+    def _settle(self, holdings: Holdings) -> list[tuple[int, TransportError | None]]:
+        settled: list[tuple[int, TransportError | None]] = []
+        for message in list(self._unfinished()):
+            if message.id < holdings.delivered_below:
+                settled.append((message.id, None))
+            elif message.total > holdings.max_message:
+                limit = TooLarge(self.receiver, message.total, holdings.max_message, "the receiver's limit")
+                settled.append((message.id, limit))
+            else:
+                continue
+            self._forget(message)
+        if not (self._open or self._queue):
+            self._timer = None
+        return settled
+
+    def _accept_news(self, head: Head) -> bool:
+        """Newest wins: within one life by its invitation number, between lives by the stamp it answers."""
+        if head.from_life == self._peer_life:
+            if head.invitation <= self._invitation:
+                return False
+        elif head.stamp <= self._peer_learnt_from:
+            return False
+        else:
+            self._meet(head)
+        self._invitation = head.invitation
+        return True
+
+    def _meet(self, head: Head) -> None:
+        """A life of the receiver that we did not know: it has nothing of what earlier lives acknowledged."""
+        self._peer_life, self._peer_learnt_from = head.from_life, head.stamp
+        self._flights.clear()
+        self._flying_bytes = 0
+        for message in self._open.values():
+            message.arrived = message.flying = 0
+
+    def _note_arrivals(self, holdings: Holdings) -> int:
+        progress = 0
+        for message in self._open.values():
+            message.arrived = holdings.bitmaps.get(message.id, 0) & ((1 << message.count) - 1)
+            if message.id < holdings.delivered_below:
+                message.arrived = (1 << message.count) - 1
+            landed = message.arrived & message.flying
+            while landed:
+                index = (landed & -landed).bit_length() - 1
+                progress += self._land(message, index)
+                landed &= landed - 1
+        return progress
+
+    def _note_losses(self, answered: int) -> None:
+        known_below = self._asked if answered >= self._asked else 0
+        threshold = max(known_below, answered - REORDERING)
+        lost = [key for key, flight in self._flights.items() if flight.stamp < threshold]
+        for message_id, index in lost:
+            self._land(self._open[message_id], index)
+
+    def _land(self, message: Message, index: int) -> int:
+        message.flying &= ~(1 << index)
+        size = self._flights.pop((message.id, index)).size
+        self._flying_bytes -= size
+        return size
+
+    # Book-keeping.
+
+    def _doubt(self) -> None:
+        self._in_doubt = True
+        self._probe_due = True
+
+    def _unfinished(self) -> Iterator[Message]:
+        yield from self._open.values()
+        yield from self._queue
+
+    def _floor(self) -> int:
+        return min((message.id for message in self._unfinished()), default=self._next_id)
+
+    def _head(self, now: float) -> Head:
+        self._stamp += 1
+        self._sent_at[self._stamp] = now
+        return Head(self._own_life, self._peer_life, self._invitation, self._stamp)
+
+    def _forget(self, message: Message) -> None:
+        for key in [key for key in self._flights if key[0] == message.id]:
+            self._land(message, key[1])
+        if self._open.pop(message.id, None) is None:
+            self._queue.remove(message)
+        if not (self._open or self._queue):
+            self._timer = None
+
+    def _diagnosis(self, message: Message) -> str:
+        if self._peer_life == NO_LIFE:
+            return "it never answered: it is not running, or the broker lets no message through between us"
+        if not self._anything_arrived and message.count > 1:
+            return (
+                f"it answers, but no chunk of {message.chunk_size} bytes gets through: "
+                "choose a chunk size below the message limit of the broker"
+            )
+        arrived = message.arrived.bit_count()
+        return f"it answered earlier, and {arrived} of {message.count} chunks arrived"
