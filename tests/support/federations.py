@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.broker import BrokerProcess, free_port, mosquitto
+from tests.support.brokers.broker import BrokerProcess, free_port, mosquitto
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.federation.folder import LoadedFederation, load_federation

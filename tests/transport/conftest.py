@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.broker import BrokerProcess, any_broker
+from tests.support.brokers.broker import BrokerProcess, any_broker
 
 
 @pytest.fixture(scope="session")

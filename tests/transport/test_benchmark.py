@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.broker import BrokerProcess
+from tests.support.brokers.broker import BrokerProcess
 from veilsum.simulations.benchmarks.mqtt import run
 
 

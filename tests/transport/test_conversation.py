@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.support.broker import BrokerProcess, any_broker
+from tests.support.brokers.broker import BrokerProcess, any_broker
 from tests.support.sealed_party import mqtt_party, seals
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import Closed, Unreachable

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.lying_table import Flight, LyingTable
+from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.agreed.parameters import Bias, Recovery, ShareMode
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import LocalResult

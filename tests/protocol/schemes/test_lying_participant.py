@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.lying_table import Flight, LyingTable, Tamper
+from tests.support.tables.lying_table import Flight, LyingTable, Tamper
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.shamir import FIELD_PRIME

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.lying_table import Flight, LyingTable
+from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.agreed.parameters import ShareMode
 from veilsum.protocol.crypto.boxes import seal_box
 from veilsum.protocol.crypto.sealing import seal

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.lying_table import Flight, LyingTable
+from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId

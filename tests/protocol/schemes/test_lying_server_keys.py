@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.lying_sessions import opening, session_of
-from tests.support.lying_table import Flight, LyingTable
+from tests.support.tables.lying_sessions import opening, session_of
+from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.agreed.parameters import Rekey
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.secret import Secret

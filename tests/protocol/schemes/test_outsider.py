@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.lying_table import LyingTable, make_identities, party_names
+from tests.support.tables.lying_table import LyingTable, make_identities, party_names
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity

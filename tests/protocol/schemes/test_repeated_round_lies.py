@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.lying_sessions import opening, session_of
-from tests.support.lying_table import Flight, LyingTable
+from tests.support.tables.lying_sessions import opening, session_of
+from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import Model

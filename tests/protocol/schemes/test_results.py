@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.lying_table import MAX_WEIGHT, Flight, LyingTable, make_identities, party_names
+from tests.support.tables.lying_table import MAX_WEIGHT, Flight, LyingTable, make_identities, party_names
 from veilsum.protocol.agreed.parameters import Bias, Differencing, Parameters, Recovery, Rekey, ShareMode
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.agreed.threat import Threat

@@ -1,0 +1,181 @@
+"""`veilsum launch`, `status`, `export` and `evaluate`, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.brokers.broker import free_port, needs_mosquitto
+from tests.support.federations import QUICK, make_federation, wait_until
+from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.cli import main as cli
+from veilsum.roles.federation.folder import load_federation
+from veilsum.roles.monitor.launch import Child, Outcome
+from veilsum.roles.monitor.launch_view import describe, figures_of
+from veilsum.simulations.run.simulate import simulate
+
+pytestmark = needs_mosquitto
+
+
+def run(*arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "veilsum", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of live processes that name the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in text and path.parent.name != str(os.getpid()):
+            found.append(text)
+    return found
+
+
+def test_a_launched_federation_gives_the_model_of_the_simulated_one_and_leaves_nothing_running(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """init, launch and simulate agree; the model can be taken away, and a second launch must say what it wants."""
+    folder = tmp_path / "fed"
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in QUICK.items()]
+    port = str(free_port())
+    made = [
+        "init",
+        str(folder),
+        "--scheme",
+        "plain",
+        "--parties",
+        "2",
+        "--task",
+        "vectors:30",
+        "--rounds",
+        "2",
+    ]
+    assert cli.main([*made, "--broker-port", port, *flags]) == 0
+    launched = run("launch", str(folder), "--json", str(tmp_path / "out.json"))
+    assert launched.returncode == 0, launched.stderr
+    figures = json.loads((tmp_path / "out.json").read_text())
+    in_memory = simulate(folder / "federation.toml").figures()
+    for key in (
+        "model_sha256",
+        "scheme",
+        "parties",
+        "attempts",
+        "sessions",
+        "aborted",
+        "lost",
+        "task",
+        "seed",
+    ):
+        assert figures[key] == in_memory[key], key
+    assert [one["members"] for one in figures["rounds"]] == [["p1", "p2"]] * 2
+    assert not processes_of(folder)
+    assert cli.main(["launch", str(folder)]) == 2
+    assert "--resume goes on from it, --fresh forgets it" in capfd.readouterr().err
+    target = tmp_path / "model.safetensors"
+    assert cli.main(["export", str(folder), str(target), "--name", "p2"]) == 0
+    assert figures["model_sha256"] in capfd.readouterr().out
+    assert cli.main(["evaluate", str(folder), "--model", str(target), "--json", "-"]) == 0
+    assert json.loads(capfd.readouterr().out)["model_sha256"] == figures["model_sha256"]
+
+
+@pytest.mark.long
+def test_a_launch_whose_parties_cannot_start_ends_with_what_they_said(tmp_path: Path) -> None:
+    """Two of three key folders are missing: no waiting for the server's patience, and a reason."""
+    folder = tmp_path / "fed"
+    make_federation(folder, "masked", 3, patience_s=3000.0)
+    for name in ("p1", "p3"):
+        shutil.rmtree(folder / "keys" / name)
+    launched = run("launch", str(folder))
+    assert launched.returncode == 1
+    assert "p1" in launched.stdout
+    assert "does not exist" in launched.stdout
+    assert not processes_of(folder)
+
+
+def test_the_summary_of_a_run_that_failed_after_a_round_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "fed"
+    make_federation(folder, "plain", 3)
+    committed = {"fact": "round_committed", "round": 0, "attempt": 0, "members": ["p1"]}
+    killed: Any = SimpleNamespace(returncode=-9)
+    summaries = []
+    for facts in ([], [committed]):
+        ended = Outcome(load_federation(folder), {SERVER: Child(SERVER, killed, facts)}, 1.0)
+        summaries.append(describe(ended, figures_of(ended, None, {})))
+    assert ["the run failed" in text for text in summaries] == [True, True]
+    assert [f"veilsum launch {folder} --resume" in text for text in summaries] == [False, True]
+
+
+@pytest.mark.long
+def test_an_interrupted_launch_stops_everything_and_can_go_on(tmp_path: Path) -> None:
+    """Ctrl-C exits with 130 and leaves no process; status showed the parties; --resume finishes the run."""
+    folder = tmp_path / "fed"
+    make_federation(folder, "plain", 3, rounds=500)
+    command = [sys.executable, "-m", "veilsum", "launch", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log = folder / "logs" / "server.log"
+    wait_until(lambda: log.exists() and "round_committed" in log.read_text())
+    status = run("status", str(folder), "--json", "-")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert not processes_of(folder)
+    shown = json.loads(status.stdout)
+    assert set(shown["statuses"]) == {"server", "p1", "p2", "p3"}, status.stderr
+    done = log.read_text().count("round_committed")
+    text = (folder / "federation.toml").read_text().replace("rounds = 500", f"rounds = {done + 1}")
+    (folder / "federation.toml").write_text(text)
+    assert run("launch", str(folder), "--resume").returncode == 0
+    assert load_federation(folder).config.rounds == done + 1
+
+
+@pytest.mark.long
+def test_a_broker_that_dies_under_a_launch_is_started_again(tmp_path: Path) -> None:
+    """Killing mosquitto in mid-run costs time and nothing else."""
+    folder = tmp_path / "fed"
+    make_federation(folder, "ampc", 3, rounds=30, phase_s=15.0, training_s=5.0, patience_s=30.0)
+    command = [sys.executable, "-m", "veilsum", "launch", str(folder), "--json", str(tmp_path / "out.json")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log = folder / "logs" / "server.log"
+    wait_until(lambda: log.exists() and "round_committed" in log.read_text())
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        if (
+            path.parent.joinpath("comm").read_text().strip() == "mosquitto"
+            and path.resolve() == folder / "broker"
+        ):
+            os.kill(int(path.parent.name), signal.SIGKILL)
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, output
+    assert "started again" in output
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert figures["model_sha256"] == simulate(folder / "federation.toml").figures()["model_sha256"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["plain", "mpc", "ampc", "masked"])
+def test_real_training_gives_the_same_model_over_mqtt_and_in_memory(tmp_path: Path, scheme: str) -> None:
+    """init, launch, simulate on digits: equal model hashes for every scheme."""
+    folder = tmp_path / "fed"
+    made = ["init", str(folder), "--scheme", scheme, "--parties", "4", "--task", "digits", "--rounds", "3"]
+    assert cli.main([*made, "--broker-port", str(free_port())]) == 0
+    launched = run("launch", str(folder), "--json", str(tmp_path / "out.json"), timeout=280)
+    assert launched.returncode == 0, launched.stderr
+    simulated = run("simulate", str(folder / "federation.toml"), "--json", str(tmp_path / "mem.json"))
+    assert simulated.returncode == 0, simulated.stderr
+    launched_figures, simulated_figures = (
+        json.loads((tmp_path / name).read_text()) for name in ("out.json", "mem.json")
+    )
+    for key in ("model_sha256", "metric_name", "metric"):
+        assert launched_figures[key] == simulated_figures[key]

@@ -1,0 +1,373 @@
+"""The table does what a test tells it, keeps what a disk would keep, and its invariants notice what they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import ballot
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, RemoteProtocolError
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import RoundCommitted, RunFailed, RunFinished, TrainingRequested
+from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.machines.session import Knock
+from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Stamp
+from veilsum.simulations.testing import (
+    InvariantViolated,
+    MarkedLearner,
+    Stuck,
+    Table,
+    check_invariants,
+    graph_policies,
+    party_names,
+    payload_vectors,
+    play,
+    schedules,
+    table_settings,
+)
+from veilsum.simulations.testing.trace import Entry, KeyUse
+
+SCHEMES = ["plain", "masked", "mpc", "ampc", "perturbed", "bilateral", ballot.Ballot.name]
+ALL = ("p0", "p1", "p2", "p3")
+
+
+def finished(scheme: str = "masked") -> Table:
+    table = Table.build(scheme)
+    table.start()
+    table.run()
+    return table
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_an_undisturbed_run_commits_every_round_at_every_party(scheme: str) -> None:
+    table = finished(scheme)
+    check_invariants(table)
+    assert {(name, one.round, one.members) for name, one in table.journal.commits} == {
+        (name, number, ALL) for name in (SERVER, *ALL) for number in (0, 1)
+    }
+    assert all(isinstance(ending, RunFinished) for ending in table.journal.endings.values())
+    assert not table.journal.refusals
+    assert not table.journal.failures
+
+
+@pytest.mark.parametrize("scheme", ["masked", "mpc", "ampc"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_models_do_not_depend_on_the_entropy(scheme: str, seed: int) -> None:
+    """Masks cancel exactly: another seed gives other messages and the same model."""
+    table = Table.build(scheme, seed=seed)
+    table.start()
+    table.run()
+    uploads = {
+        flight.message.vector.tobytes()
+        for flight in table.journal.sent
+        if isinstance(flight.message, MaskedInput)
+    }
+    assert len(uploads) == 8
+    models = {one.model.tobytes() for _, one in table.journal.commits if one.model is not None}
+    expected = {one.model.tobytes() for _, one in finished(scheme).journal.commits if one.model is not None}
+    assert models == expected
+    assert len(models) == 2
+
+
+@pytest.mark.parametrize(
+    ("scheme", "point"),
+    [
+        (name, point)
+        for name in ("plain", "masked", "mpc", "ampc", "perturbed", "bilateral")
+        for point in find_scheme(name).drop_points
+    ],
+)
+def test_one_party_may_vanish_at_any_point(scheme: str, point: str) -> None:
+    """Also where it is the second: keys of dropped peers are revealed only if there is one."""
+    table = Table.build(scheme, 7 if point == "reveal" else 4)
+    if point == "reveal":
+        table.crash_before("p1", MaskedInput)
+    table.crash_before("p2", find_scheme(scheme).drop_points[point])
+    table.start()
+    table.run()
+    check_invariants(table)
+    assert table.server.rounds_done == 2
+    assert "p2" in table.crashed
+
+
+def test_a_missing_vote_ends_a_ballot_with_a_typed_reason() -> None:
+    table = Table.build(ballot.Ballot.name)
+    table.crash_before("p2", ballot.Vote)
+    table.start()
+    table.run()
+    check_invariants(table)
+    ending = table.journal.endings[SERVER]
+    assert isinstance(ending, RunFailed)
+    assert (ending.reason, ending.culprit) == (AbortReason.MISSING_UPLOAD, "p2")
+    assert not table.journal.commits
+
+
+def test_messages_wait_on_the_wire_until_the_test_delivers_them() -> None:
+    table = Table.build("plain")
+    table.start()
+    first, second = table.wire[:2]
+    table.hold(first)
+    copied = table.duplicate(second)
+    table.drop(second)
+    assert first not in table.wire
+    assert table.wire[-1] == copied
+    table.release(first)
+    assert table.wire[-1] == first
+    with pytest.raises(LocalProtocolError, match="not on the wire"):
+        table.drop(second)
+    table.run()
+    assert table.server.rounds_done == 2
+
+
+def test_a_refusal_is_returned_and_written_down() -> None:
+    table = finished()
+    refusal = table.deliver(table.inject("stranger", SERVER, Knock(Stamp())))
+    assert isinstance(refusal, RemoteProtocolError)
+    assert refusal.reason is AbortReason.UNKNOWN_PARTY
+    assert table.journal.refusals[-1].error is refusal
+    assert table.liars == {"stranger"}
+
+
+def test_work_waits_for_the_test_unless_it_runs_inline() -> None:
+    table = Table.build("plain", inline=False)
+    table.start()
+    while table.wire:
+        table.deliver(table.wire[0])
+    assert {job.party for job in table.jobs} == set(ALL)
+    assert all(isinstance(job.request, TrainingRequested) for job in table.jobs)
+    table.fail_job(table.jobs[0], LocalProtocolError("out of memory"))
+    table.run()
+    assert table.journal.commits[0][1].members == ALL[1:]
+
+
+def test_a_restarted_party_has_its_committed_rounds_and_its_spent_ones() -> None:
+    table = Table.build("ampc", rounds=3)
+    table.start()
+    while not any(name == "p1" for name, _ in table.journal.commits):
+        table.deliver(table.wire[0])
+    before = table.machines[PartyId("p1")]
+    table.crash("p1")
+    table.restart("p1")
+    after = table.machines[PartyId("p1")]
+    assert after is not before
+    assert (after.rounds_done, after.record) == (1, before.record)
+    assert 0 in after.record.spent
+    np.testing.assert_array_equal(after.model, before.model)
+    table.run()
+    check_invariants(table)
+
+
+def test_a_restarted_server_goes_on_after_the_last_committed_round() -> None:
+    table = Table.build("masked", rounds=3)
+    table.start()
+    while not any(name == SERVER for name, _ in table.journal.commits):
+        table.deliver(table.wire[0])
+    table.crash(SERVER)
+    table.restart(SERVER)
+    assert table.server.rounds_done == 1
+    table.run()
+    check_invariants(table)
+    assert [one.round for name, one in table.journal.commits if name == SERVER] == [0, 1, 2]
+
+
+def test_participants_give_up_on_a_server_that_never_comes_back() -> None:
+    table = Table.build("masked")
+    table.start()
+    table.crash(SERVER)
+    table.run()
+    check_invariants(table)
+    endings = table.journal.endings
+    assert {endings[name].reason for name in table.participants} == {AbortReason.TIMED_OUT}
+
+
+def test_only_a_crashed_party_restarts_and_only_a_seated_one_crashes() -> None:
+    table = Table.build("plain")
+    with pytest.raises(LocalProtocolError, match="has not crashed"):
+        table.restart("p0")
+    with pytest.raises(LocalProtocolError, match="does not sit"):
+        table.crash("p9")
+
+
+def test_a_table_without_deadlines_is_stuck_not_endless() -> None:
+    table = Table.build("plain")
+    with pytest.raises(Stuck):
+        table.run()
+
+
+def test_bad_seats_are_refused_with_the_numbers() -> None:
+    with pytest.raises(ParameterError, match="at least one"):
+        Table.build("plain", 0)
+    with pytest.raises(ParameterError, match="5 markers"):
+        Table.build("plain", 5, dimension=4)
+    with pytest.raises(ParameterError, match="unknown scheme 'morse'"):
+        Table.build("morse")
+
+
+def spoiled(table: Table, **changes: object) -> None:
+    """Change the last result that shows a sum."""
+    entries = table.journal.entries
+    index = max(i for i, entry in enumerate(entries) if getattr(entry.event, "total", None) is not None)
+    event = entries[index].event
+    assert isinstance(event, RoundCommitted)
+    entries[index] = Entry(entries[index].time, entries[index].party, replace(event, **changes))
+
+
+def violated(table: Table) -> str:
+    with pytest.raises(InvariantViolated) as caught:
+        check_invariants(table)
+    return caught.value.name
+
+
+def last_total(table: Table) -> np.ndarray:
+    return next(one.total.copy() for _, one in reversed(table.journal.commits) if one.total is not None)
+
+
+def test_a_sum_that_is_one_off_violates_i1() -> None:
+    table = finished()
+    total = last_total(table)
+    total[5] += 1
+    spoiled(table, total=total)
+    assert violated(table) == "I1"
+
+
+def test_a_model_that_is_not_the_mean_violates_i1() -> None:
+    table = finished()
+    model = next(one.model for _, one in table.journal.commits if one.model is not None)
+    spoiled(table, model=model + np.float32(1e-3))
+    assert violated(table) == "I1"
+
+
+def test_a_doubled_contribution_violates_i2() -> None:
+    table = finished()
+    total = last_total(table)
+    total[2] *= 2
+    spoiled(table, total=total)
+    assert violated(table) == "I2"
+
+
+def test_a_set_that_is_not_in_the_sum_violates_i2() -> None:
+    table = finished()
+    spoiled(table, members=ALL[:3])
+    assert violated(table) == "I2"
+
+
+def test_different_models_of_one_round_violate_i3() -> None:
+    table = finished()
+    spoiled(table, model_hash=bytes(32))
+    assert violated(table) == "I3"
+
+
+@pytest.mark.parametrize("other_round", [False, True])
+def test_both_kinds_of_share_of_one_party_violate_i4(other_round: bool) -> None:
+    """In one round; in another round they are shares of other secrets."""
+    table = finished()
+    flight = next(one for one in table.journal.sent if isinstance(one.message, ReleasedShares))
+    message = flight.message
+    stamp = replace(message.stamp, round=7) if other_round else message.stamp
+    swapped = ReleasedShares(stamp, {}, message.self_masks)
+    table.journal.sent.append(replace(flight, message=swapped))
+    if other_round:
+        check_invariants(table)
+    else:
+        assert violated(table) == "I4"
+
+
+def test_shares_in_two_attempts_of_a_round_violate_i4_unless_for_one_list() -> None:
+    table = finished()
+    flight = next(one for one in table.journal.sent if isinstance(one.message, ReleasedShares))
+    stamp = flight.message.stamp
+    again = replace(flight.message, stamp=replace(stamp, attempt=1))
+    table.journal.sent.append(replace(flight, message=again))
+    assert violated(table) == "I4"
+    listed = next(
+        one
+        for one in table.journal.sent
+        if isinstance(one.message, SurvivorList)
+        and (one.receiver, one.message.stamp) == (flight.sender, stamp)
+    )
+    table.journal.sent.append(replace(listed, message=replace(listed.message, stamp=again.stamp)))
+    check_invariants(table)
+
+
+def test_a_mask_key_in_two_attempts_violates_i5() -> None:
+    table = finished()
+    use = table.journal.key_uses[0]
+    table.journal.key_uses.append(KeyUse(use.party, replace(use.stamp, attempt=1), 10**6, use.key))
+    assert violated(table) == "I5"
+
+
+def test_a_mask_key_twice_in_one_vector_violates_i5() -> None:
+    table = finished()
+    table.journal.key_uses.append(table.journal.key_uses[0])
+    assert violated(table) == "I5"
+
+
+def test_two_uploads_in_one_attempt_violate_i5() -> None:
+    table = finished()
+    first, second = [one for one in table.journal.sent if isinstance(one.message, MaskedInput)][:2]
+    table.journal.sent.append(replace(first, message=second.message))
+    assert violated(table) == "I5"
+
+
+def test_a_round_committed_again_violates_i6() -> None:
+    table = finished()
+    entry = next(one for one in table.journal.entries if isinstance(one.event, RoundCommitted))
+    table.journal.entries.append(entry)
+    assert violated(table) == "I6"
+
+
+def test_a_wait_without_a_deadline_violates_i7(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table.build("plain")
+    table.start()
+    check_invariants(table)
+    monkeypatch.setattr(table.server, "next_deadline", lambda: None)
+    assert violated(table) == "I7"
+
+
+@given(party_names(), st.integers(0, 100))
+def test_every_party_marks_its_own_slot_and_no_other(names: tuple[PartyId, ...], number: int) -> None:
+    learner = MarkedLearner(names, len(names) + 2)
+    payloads = [learner.train(name, number, np.zeros(0, dtype=np.float32)).payload for name in names]
+    np.testing.assert_array_equal(np.array(payloads)[:, : len(names)], np.eye(len(names)))
+    assert len({payload.tobytes() for payload in payloads}) == len(names)
+
+
+@given(st.data())
+def test_drawn_graphs_are_safe_for_decomposition(data: st.DataObject) -> None:
+    names = data.draw(party_names(3, 9))
+    policy = data.draw(graph_policies(names))
+    policy.draw(names, bytes(32)).require_safe_for_decomposition()
+
+
+@given(payload_vectors(5))
+def test_drawn_payloads_can_be_encoded(payload: np.ndarray) -> None:
+    Table.build("plain").federation.parameters.encoding.encode(payload, 1)
+
+
+@settings(max_examples=15)
+@given(st.sampled_from(SCHEMES).flatmap(lambda name: st.tuples(st.just(name), table_settings(name))))
+def test_drawn_settings_seat_a_table_that_runs_to_its_end(drawn: tuple[str, dict[str, object]]) -> None:
+    scheme, seats = drawn
+    table = Table.build(scheme, **seats)
+    table.start()
+    table.run()
+    check_invariants(table)
+    assert table.server.rounds_done == 2
+
+
+@settings(max_examples=15)
+@given(st.sampled_from(SCHEMES), schedules())
+def test_whatever_is_played_the_run_ends_and_the_invariants_hold(scheme: str, schedule: list) -> None:
+    table = Table.build(scheme)
+    table.start()
+    play(table, schedule)
+    check_invariants(table)
+    table.run()
+    check_invariants(table)
