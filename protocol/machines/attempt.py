@@ -1,11 +1,11 @@
 """One attempt of one round, and one set-up of a session: the machines that schemes are made of.
 
-A scheme writes a `RoundMachine` for the server and one for the participant. The machines know their phase,
+A scheme writes a `AttemptMachine` for the server and one for the participant. The machines know their phase,
 a deadline and, when they are done, an outcome; sessions, attempts, retries and models are the business of
 server.py and participant.py beside this file. Handlers check everything before they change anything, so that
 a refused message changes nothing:
 
-    class CollectingServer(RoundMachine):
+    class SecureSumServer(AttemptMachine):
         table = TransitionTable(...)
 
         @handles(MaskedInput)
@@ -41,7 +41,7 @@ from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.perturbation.contract import ClientNoise, ServerNoise
+from veilsum.protocol.perturbation.contract import ClientPerturbation, ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -102,7 +102,7 @@ Outcome: TypeAlias = Committed | Failed | Prepared
 
 
 @dataclass(frozen=True)
-class ServerDesk:
+class ServerContext:
     """Everything the server's side of an attempt stands on."""
 
     me: Identity
@@ -115,7 +115,7 @@ class ServerDesk:
     model: Model | None = field(repr=False)
     next_model: NextModel = field(repr=False)
     record: ParticipationRecord = field(repr=False)
-    noise: ServerNoise | None = field(default=None, repr=False)
+    noise: ServerPerturbation | None = field(default=None, repr=False)
 
     def open_round(self) -> list[Event]:
         """Tell every member that the attempt begins, with the model where the server holds it."""
@@ -125,7 +125,7 @@ class ServerDesk:
 
 
 @dataclass(frozen=True)
-class Seat:
+class ParticipantContext:
     """Everything a participant's side of an attempt stands on."""
 
     me: Identity
@@ -142,7 +142,7 @@ class Seat:
     record: ParticipationRecord = field(repr=False)
     train: Callable[[Trained, float], list[Event]] = field(repr=False)
     withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
-    noise: ClientNoise | None = field(default=None, repr=False)
+    noise: ClientPerturbation | None = field(default=None, repr=False)
 
     @property
     def name(self) -> PartyId:
@@ -164,7 +164,7 @@ def handles(message_class: type[Message]) -> Callable[[H], H]:
     return mark
 
 
-class RoundMachine(ABC):
+class AttemptMachine(ABC):
     table: ClassVar[TransitionTable]
     _handlers: ClassVar[dict[type[Message], str]] = {}
 

@@ -23,12 +23,12 @@ from veilsum.protocol.errors import (
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
     ApplyMean,
+    AttemptMachine,
     Committed,
     Failed,
     Outcome,
+    ParticipantContext,
     Prepared,
-    RoundMachine,
-    Seat,
     Trained,
     failure_of,
     guard_work,
@@ -67,7 +67,7 @@ from veilsum.protocol.machines.session import (
     require_no_model,
 )
 from veilsum.protocol.machines.transitions import Phase
-from veilsum.protocol.perturbation.contract import ClientNoise
+from veilsum.protocol.perturbation.contract import ClientPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -91,7 +91,7 @@ class ParticipantMachine:
         apply: ApplyMean,
         rounds_done: int = 0,
         record: ParticipationRecord | None = None,
-        noise: ClientNoise | None = None,
+        noise: ClientPerturbation | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
         require_equipped(scheme, model, noise, at_server=False)
@@ -111,7 +111,7 @@ class ParticipantMachine:
         self._greeting: Greeting | None = None
         self._invitations: set[bytes] = set()
         self._secrets: object = None
-        self._machine: RoundMachine | None = None
+        self._machine: AttemptMachine | None = None
         self._last_attempt = (-1, -1)
         self._round_model_hash = b""
         self._training = LocalTraining()
@@ -120,7 +120,7 @@ class ParticipantMachine:
         self._give_up_at = float("inf")
 
     @property
-    def machine(self) -> RoundMachine | None:
+    def machine(self) -> AttemptMachine | None:
         """The attempt (or set-up) under way."""
         return self._machine
 
@@ -197,7 +197,7 @@ class ParticipantMachine:
         self._secrets = None
         self._be_patient(now)
         events: list[Event] = [SessionBegan(session.id, session.members)]
-        setup = self._scheme.participant_setup(self._seat(message.stamp))
+        setup = self._scheme.participant_setup(self._context(message.stamp))
         if setup is None:
             self._move(SessionOpened, ParticipantPhase.WAITING)
             return events
@@ -220,8 +220,8 @@ class ParticipantMachine:
         self._round_model_hash = stamp.model_hash
         self.model = model
         self._be_patient(now)
-        seat = self._seat(stamp)
-        self._machine = self._scheme.participant_round(seat)
+        context = self._context(stamp)
+        self._machine = self._scheme.participant_round(context)
         decision = DecisionMade(
             {"round": stamp.round, "attempt": stamp.attempt, "session": stamp.session.hex()}
         )
@@ -242,10 +242,10 @@ class ParticipantMachine:
                 AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
             )
 
-    def _seat(self, stamp: Stamp) -> Seat:
+    def _context(self, stamp: Stamp) -> ParticipantContext:
         assert self.session is not None
         assert self._greeting is not None
-        return Seat(
+        return ParticipantContext(
             me=self._me,
             roster=self._roster,
             parameters=self._parameters,
@@ -285,7 +285,7 @@ class ParticipantMachine:
         told = error.reason.value if isinstance(error, Rejection) else getattr(error, "told", "")
         return [Send(SERVER, Withdrawn(machine.stamp, told or type(error).__name__))]
 
-    def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
+    def _require_in_attempt(self, sender: PartyId, message: Message) -> AttemptMachine:
         machine = self._machine
         if machine is None:
             raise Rejection(

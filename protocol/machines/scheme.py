@@ -22,7 +22,7 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.graph import Graph
-from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.machines.events import Model
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.wire.messages import Message
@@ -34,7 +34,7 @@ class Scheme(ABC):
     server_holds_model: ClassVar[bool] = True
     needs_rsa: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False
-    """Whether the server disguises the model in every round, and participants never see the true one."""
+    """Whether the server perturbs the model in every round, and participants never see the true one."""
 
     exact: ClassVar[bool] = True
     """Whether the result is the mean of the fixed-point encodings, bit for bit."""
@@ -45,22 +45,22 @@ class Scheme(ABC):
     drop_points: ClassVar[Mapping[str, type[Message]]]
     """Phase name -> the participant's message that ends it; `--drop 1@upload` loses a party right before it."""
 
-    machines: ClassVar[Mapping[str, type[RoundMachine]]]
+    machines: ClassVar[Mapping[str, type[AttemptMachine]]]
     """Machine name -> class, for the generated diagrams and the exhaustive tests."""
 
     options: ClassVar[tuple[str, ...]] = ()
     """Names that users may set with `--option NAME=VALUE`; the scheme finds them in `parameters.options`."""
 
     @abstractmethod
-    def server_round(self, desk: ServerDesk) -> RoundMachine: ...
+    def server_round(self, context: ServerContext) -> AttemptMachine: ...
 
     @abstractmethod
-    def participant_round(self, seat: Seat) -> RoundMachine: ...
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine: ...
 
-    def server_setup(self, desk: ServerDesk) -> RoundMachine | None:
+    def server_setup(self, context: ServerContext) -> AttemptMachine | None:
         return None
 
-    def participant_setup(self, seat: Seat) -> RoundMachine | None:
+    def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
         return None
 
     def require_graph(self, graph: Graph) -> None:

@@ -17,11 +17,11 @@ from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.machines.attempt import (
     ApplyMean,
+    AttemptMachine,
     Committed,
     Failed,
     Prepared,
-    RoundMachine,
-    ServerDesk,
+    ServerContext,
     guard_work,
     next_model_of,
     require_same_attempt,
@@ -56,7 +56,7 @@ from veilsum.protocol.machines.session import (
     hash_model,
 )
 from veilsum.protocol.machines.transitions import Phase
-from veilsum.protocol.perturbation.contract import ServerNoise
+from veilsum.protocol.perturbation.contract import ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -79,7 +79,7 @@ class ServerMachine:
         rounds_done: int = 0,
         first_attempt: int = 0,
         record: ParticipationRecord | None = None,
-        noise: ServerNoise | None = None,
+        noise: ServerPerturbation | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
         require_equipped(scheme, model, noise, at_server=True)
@@ -106,12 +106,12 @@ class ServerMachine:
         self._knocking: set[PartyId] = set()
         self._lost: set[PartyId] = set()
         self._opening_deadline: float | None = None
-        self._machine: RoundMachine | None = None
+        self._machine: AttemptMachine | None = None
         self._failed: Failed | None = None
         self._failures = 0
 
     @property
-    def machine(self) -> RoundMachine | None:
+    def machine(self) -> AttemptMachine | None:
         """The attempt (or set-up) under way."""
         return self._machine
 
@@ -162,7 +162,7 @@ class ServerMachine:
                     *self._settled(machine.hear_withdrawal(sender, message.reason, now), now),
                 ]
 
-    def _require_in_attempt(self, sender: PartyId, message: Message) -> RoundMachine:
+    def _require_in_attempt(self, sender: PartyId, message: Message) -> AttemptMachine:
         machine = self._machine
         if machine is None:
             raise RemoteProtocolError(
@@ -240,15 +240,15 @@ class ServerMachine:
         opened = SessionOpened(Stamp(self.session.id, self.rounds_done, self.attempt), self.session.hellos)
         events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
         events += [Send(name, opened) for name in self.session.members]
-        setup = self._scheme.server_setup(self._desk(self.session))
+        setup = self._scheme.server_setup(self._context(self.session))
         if setup is None:
             return events + self._begin_round(trigger, now)
         self._move(trigger, ServerPhase.PREPARING)
         self._machine = setup
         return events + self._settled(setup.start(now), now)
 
-    def _desk(self, session: Session) -> ServerDesk:
-        return ServerDesk(
+    def _context(self, session: Session) -> ServerContext:
+        return ServerContext(
             me=self._me,
             roster=self._roster,
             parameters=self._parameters,
@@ -265,9 +265,9 @@ class ServerMachine:
     def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
         assert self.session is not None
         self._move(trigger, ServerPhase.RUNNING)
-        desk = self._desk(self.session)
-        self._machine = self._scheme.server_round(desk)
-        begun = PhaseEntered(desk.stamp.round, desk.stamp.attempt, "round")
+        context = self._context(self.session)
+        self._machine = self._scheme.server_round(context)
+        begun = PhaseEntered(context.stamp.round, context.stamp.attempt, "round")
         return [begun, *self._settled(self._machine.start(now), now)]
 
     def _settled(self, events: list[Event], now: float) -> list[Event]:

@@ -4,11 +4,11 @@ The algebra lives in protocol/perturbation and needs the traced model; machines 
 machine is given an object of one of these kinds, and calls it inside the jobs that it requests. A test gives it
 twenty lines of numpy instead.
 
-    server   disguise = noise.disguise(model, round, random)     send disguise.model and disguise.public
+    server   perturbation = noise.perturb(model, round, random)     send perturbation.model and perturbation.public
     client   asked = noise.ask(...)                              only where `asks`: cross entropy with an offset
-    server   disguise.answer(asked.question, random)
+    server   perturbation.answer(asked.question, random)
     client   noise.compute(...)                                  all terms, one after the other, in one vector
-    server   disguise.recover(mean of the vectors)               the mean of the true payloads
+    server   perturbation.recover(mean of the vectors)               the mean of the true payloads
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PublicPart:
 
 @record
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExchangeRequest:
     """What a client asks about its batch: outputs or blinded ratios, sample by sample, and alpha of each sample."""
 
     key_id: Annotated[bytes, Length(16)]
@@ -70,7 +70,7 @@ class Question:
 
 @record
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExchangeReply:
     """The server's three arrays, flat; see protocol/perturbation/algebra/exchange.py."""
 
     key_id: Annotated[bytes, Length(16)]
@@ -83,7 +83,7 @@ class Answer:
 class Asked:
     """A question, and what its client keeps to understand the answer."""
 
-    question: Question
+    question: ExchangeRequest
     kept: Any = field(repr=False)
 
 
@@ -97,7 +97,7 @@ class Recovered:
     warning: str | None = None
 
 
-class Disguise(Protocol):
+class Perturbation(Protocol):
     """The server's secret of one attempt, and what it made of the model."""
 
     @property
@@ -106,16 +106,16 @@ class Disguise(Protocol):
     @property
     def public(self) -> PublicPart: ...
 
-    def require_question(self, question: Question) -> None:
+    def require_question(self, question: ExchangeRequest) -> None:
         """Refuse a question that cannot be answered; light."""
 
-    def answer(self, question: Question, random: RandomBytes) -> Answer: ...
+    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
 
     def recover(self, terms: Reals) -> Recovered:
         """Raises `PrecisionLost` when nothing but rounding would come out."""
 
 
-class ServerNoise(Protocol):
+class ServerPerturbation(Protocol):
     """`terms` are the names and lengths of what clients upload, in order; `asks` whether they must ask first."""
 
     @property
@@ -124,7 +124,7 @@ class ServerNoise(Protocol):
     @property
     def asks(self) -> bool: ...
 
-    def disguise(self, model: Model, round: int, random: RandomBytes) -> Disguise:  # noqa: A002 - the protocol's own word
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:  # noqa: A002 - the protocol's own word
         """Draw the noise of one attempt."""
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
@@ -134,7 +134,7 @@ class ServerNoise(Protocol):
         """Let the size of the noise follow the condition number of the last recovery."""
 
 
-class ClientNoise(Protocol):
+class ClientPerturbation(Protocol):
     @property
     def terms(self) -> Mapping[str, int]: ...
 
@@ -153,7 +153,7 @@ class ClientNoise(Protocol):
         public: PublicPart,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
-        answer: Answer | None,
+        answer: ExchangeReply | None,
     ) -> LocalResult:
         """All terms end to end, in float32."""
 

@@ -32,7 +32,7 @@ CONDITION_BAND = (10.0, 100.0)
 
 
 @dataclass(frozen=True)
-class NoiseSettings:
+class PerturbationSettings:
     """`alpha` weighs the features by 1/n ("mean", stable) or by one ("sum", as published).
 
     `bit_exact` draws factors that are powers of two, so that scaling alone rounds nothing; it is meant for
@@ -72,7 +72,7 @@ class NoiseSettings:
         amplification = features if self.alpha == "sum" else 1
         return math.sqrt(USELESS_ERROR / UNIT_ROUNDOFF[self.precision]) / amplification
 
-    def adapted(self, condition: float) -> NoiseSettings:
+    def adapted(self, condition: float) -> PerturbationSettings:
         """The settings of the next round: gamma moves until the condition number lies in its band.
 
         The condition number grows as gamma squared, and differs from key to key on small networks. So gamma

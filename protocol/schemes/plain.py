@@ -17,11 +17,11 @@ from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Committed,
     Failed,
-    RoundMachine,
-    Seat,
-    ServerDesk,
+    ParticipantContext,
+    ServerContext,
     failure_of,
     handles,
     outcome_of,
@@ -44,28 +44,28 @@ class PlainUpdate(Message):
     samples: int
 
 
-class ServerPhase(Phase):
+class PlainServerPhase(Phase):
     COLLECTING = "collecting"
     AVERAGING = "averaging"
     CLOSED = "closed"
 
 
-class ClientPhase(Phase):
+class PlainClientPhase(Phase):
     TRAINING = "training"
     AWAITING_RESULT = "awaiting-result"
     CLOSED = "closed"
 
 
-class _PlainServer(RoundMachine):
+class _PlainServer(AttemptMachine):
     """What both schedules share: checking an update, and turning updates into the next model."""
 
-    def __init__(self, desk: ServerDesk) -> None:
-        super().__init__(desk.stamp)
-        self._desk = desk
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
         self._updates: dict[PartyId, PlainUpdate] = {}
 
     def _require_update(self, update: PlainUpdate) -> None:
-        parameters = self._desk.parameters
+        parameters = self._context.parameters
         if update.payload.dtype.str != "<f4" or len(update.payload) != parameters.dimension:
             raise Rejection(
                 AbortReason.BAD_VECTOR, f"expected {parameters.dimension} float32 numbers, got {update!r}"
@@ -76,10 +76,10 @@ class _PlainServer(RoundMachine):
             raise Rejection(AbortReason.OVER_BUDGET, f"{update.samples} samples")
 
     def _too_few(self) -> Failed:
-        missing = tuple(name for name in self._desk.session.members if name not in self._updates)
+        missing = tuple(name for name in self._context.session.members if name not in self._updates)
         return Failed(
             AbortReason.COHORT_TOO_SMALL,
-            detail=f"{len(self._updates)} updates, the agreed minimum is {self._desk.parameters.min_parties}; "
+            detail=f"{len(self._updates)} updates, the agreed minimum is {self._context.parameters.min_parties}; "
             f"missing: {', '.join(missing[:10])}",
             missing=missing,
         )
@@ -93,20 +93,23 @@ class AveragingServer(_PlainServer):
 
     table = TransitionTable(
         "plain server",
-        ServerPhase.COLLECTING,
+        PlainServerPhase.COLLECTING,
         {
-            (ServerPhase.COLLECTING, PlainUpdate): (ServerPhase.COLLECTING, ServerPhase.AVERAGING),
-            (ServerPhase.COLLECTING, "deadline"): (ServerPhase.AVERAGING, ServerPhase.CLOSED),
-            (ServerPhase.COLLECTING, "loss"): (ServerPhase.AVERAGING, ServerPhase.CLOSED),
-            (ServerPhase.AVERAGING, "work"): (ServerPhase.CLOSED,),
+            (PlainServerPhase.COLLECTING, PlainUpdate): (
+                PlainServerPhase.COLLECTING,
+                PlainServerPhase.AVERAGING,
+            ),
+            (PlainServerPhase.COLLECTING, "deadline"): (PlainServerPhase.AVERAGING, PlainServerPhase.CLOSED),
+            (PlainServerPhase.COLLECTING, "loss"): (PlainServerPhase.AVERAGING, PlainServerPhase.CLOSED),
+            (PlainServerPhase.AVERAGING, "work"): (PlainServerPhase.CLOSED,),
         },
     )
 
     def start(self, now: float) -> list[Event]:
-        timing = self._desk.timing
-        self._awaited = set(self._desk.session.members)
+        timing = self._context.timing
+        self._awaited = set(self._context.session.members)
         self.deadline = now + timing.training_s + timing.phase_s
-        return self._desk.open_round()
+        return self._context.open_round()
 
     @handles(PlainUpdate)
     def collect(self, sender: PartyId, update: PlainUpdate, now: float) -> list[Event]:
@@ -117,31 +120,31 @@ class AveragingServer(_PlainServer):
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         self._awaited.discard(party)
-        waiting = self.phase is ServerPhase.COLLECTING and not self._updates.keys() >= self._awaited
-        return [] if waiting or self.phase is not ServerPhase.COLLECTING else self._average("loss")
+        waiting = self.phase is PlainServerPhase.COLLECTING and not self._updates.keys() >= self._awaited
+        return [] if waiting or self.phase is not PlainServerPhase.COLLECTING else self._average("loss")
 
     def deadline_passed(self, now: float) -> list[Event]:
         return self._average("deadline")
 
     def _average(self, trigger: type[Message] | str) -> list[Event]:
-        if len(self._updates) < self._desk.parameters.min_parties:
-            return self.fail(trigger, ServerPhase.CLOSED, self._too_few())
-        self.move(trigger, ServerPhase.AVERAGING)
+        if len(self._updates) < self._context.parameters.min_parties:
+            return self.fail(trigger, PlainServerPhase.CLOSED, self._too_few())
+        self.move(trigger, PlainServerPhase.AVERAGING)
         return [WorkRequested(self._next_model, self._averaged, self._not_averaged)]
 
     def _next_model(self) -> Model:
-        assert self._desk.model is not None
+        assert self._context.model is not None
         updates = [update for _, update in sorted(self._updates.items())]
         mean = weighted_mean([one.payload for one in updates], [one.samples for one in updates])
-        return self._desk.next_model(self._desk.model, mean)
+        return self._context.next_model(self._context.model, mean)
 
     def _averaged(self, model: Model, now: float) -> list[Event]:
-        self.move("work", ServerPhase.CLOSED)
+        self.move("work", PlainServerPhase.CLOSED)
         self._commit(model)
         return []
 
     def _not_averaged(self, error: ProtocolError, now: float) -> list[Event]:
-        return self.fail("work", ServerPhase.CLOSED, failure_of(error))
+        return self.fail("work", PlainServerPhase.CLOSED, failure_of(error))
 
 
 class RoundRobinServer(_PlainServer):
@@ -149,18 +152,21 @@ class RoundRobinServer(_PlainServer):
 
     table = TransitionTable(
         "plain server, round-robin",
-        ServerPhase.COLLECTING,
+        PlainServerPhase.COLLECTING,
         {
-            (ServerPhase.COLLECTING, PlainUpdate): (ServerPhase.COLLECTING, ServerPhase.CLOSED),
-            (ServerPhase.COLLECTING, "deadline"): (ServerPhase.COLLECTING, ServerPhase.CLOSED),
-            (ServerPhase.COLLECTING, "loss"): (ServerPhase.COLLECTING, ServerPhase.CLOSED),
+            (PlainServerPhase.COLLECTING, PlainUpdate): (
+                PlainServerPhase.COLLECTING,
+                PlainServerPhase.CLOSED,
+            ),
+            (PlainServerPhase.COLLECTING, "deadline"): (PlainServerPhase.COLLECTING, PlainServerPhase.CLOSED),
+            (PlainServerPhase.COLLECTING, "loss"): (PlainServerPhase.COLLECTING, PlainServerPhase.CLOSED),
         },
     )
 
     def start(self, now: float) -> list[Event]:
-        assert self._desk.model is not None
-        self._queue = list(self._desk.session.members)
-        self._model = self._desk.model
+        assert self._context.model is not None
+        self._queue = list(self._context.session.members)
+        self._model = self._context.model
         return self._open_turn(now)
 
     @handles(PlainUpdate)
@@ -168,7 +174,7 @@ class RoundRobinServer(_PlainServer):
         if sender != self._queue[0]:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"it is the turn of {self._queue[0]}")
         self._require_update(update)
-        model = self._desk.next_model(self._model, update.payload.astype(np.float64))
+        model = self._context.next_model(self._model, update.payload.astype(np.float64))
         self._model, self._updates[sender] = model, update
         return self._next_turn(PlainUpdate, now)
 
@@ -184,54 +190,54 @@ class RoundRobinServer(_PlainServer):
     def _next_turn(self, trigger: type[Message] | str, now: float) -> list[Event]:
         self._queue.pop(0)
         if self._queue:
-            self.move(trigger, ServerPhase.COLLECTING)
+            self.move(trigger, PlainServerPhase.COLLECTING)
             return self._open_turn(now)
-        if len(self._updates) < self._desk.parameters.min_parties:
-            return self.fail(trigger, ServerPhase.CLOSED, self._too_few())
-        self.move(trigger, ServerPhase.CLOSED)
+        if len(self._updates) < self._context.parameters.min_parties:
+            return self.fail(trigger, PlainServerPhase.CLOSED, self._too_few())
+        self.move(trigger, PlainServerPhase.CLOSED)
         self._commit(self._model)
         return []
 
     def _open_turn(self, now: float) -> list[Event]:
-        self.deadline = now + self._desk.timing.training_s
+        self.deadline = now + self._context.timing.training_s
         stamp = replace(self.stamp, model_hash=hash_model(self._model))
         return [Send(self._queue[0], RoundOpened(stamp, self._model))]
 
 
-class PlainClient(RoundMachine):
+class PlainClient(AttemptMachine):
     table = TransitionTable(
         "plain client",
-        ClientPhase.TRAINING,
+        PlainClientPhase.TRAINING,
         {
-            (ClientPhase.TRAINING, "training"): (ClientPhase.AWAITING_RESULT,),
-            (ClientPhase.TRAINING, "deadline"): (ClientPhase.CLOSED,),
-            (ClientPhase.TRAINING, RoundClosed): (ClientPhase.CLOSED,),
-            (ClientPhase.AWAITING_RESULT, RoundClosed): (ClientPhase.CLOSED,),
-            (ClientPhase.AWAITING_RESULT, "deadline"): (ClientPhase.CLOSED,),
+            (PlainClientPhase.TRAINING, "training"): (PlainClientPhase.AWAITING_RESULT,),
+            (PlainClientPhase.TRAINING, "deadline"): (PlainClientPhase.CLOSED,),
+            (PlainClientPhase.TRAINING, RoundClosed): (PlainClientPhase.CLOSED,),
+            (PlainClientPhase.AWAITING_RESULT, RoundClosed): (PlainClientPhase.CLOSED,),
+            (PlainClientPhase.AWAITING_RESULT, "deadline"): (PlainClientPhase.CLOSED,),
         },
     )
 
-    def __init__(self, seat: Seat) -> None:
-        super().__init__(seat.stamp)
-        self._seat = seat
+    def __init__(self, context: ParticipantContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
 
     def start(self, now: float) -> list[Event]:
-        self.deadline = now + self._seat.timing.patience_s
-        return self._seat.train(self._report, now)
+        self.deadline = now + self._context.timing.patience_s
+        return self._context.train(self._report, now)
 
     def _report(self, result: LocalResult, now: float) -> list[Event]:
-        self.move("training", ClientPhase.AWAITING_RESULT, now + self._seat.timing.patience_s)
+        self.move("training", PlainClientPhase.AWAITING_RESULT, now + self._context.timing.patience_s)
         return [Send(SERVER, PlainUpdate(self.stamp, result.payload, result.samples))]
 
     @handles(RoundClosed)
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
         require_from_server(sender)
-        self.move(RoundClosed, ClientPhase.CLOSED)
-        self.outcome = outcome_of(closed, self._seat.name)
+        self.move(RoundClosed, PlainClientPhase.CLOSED)
+        self.outcome = outcome_of(closed, self._context.name)
         return []
 
     def deadline_passed(self, now: float) -> list[Event]:
-        return self.fail("deadline", ClientPhase.CLOSED, Failed(AbortReason.TIMED_OUT, SERVER))
+        return self.fail("deadline", PlainClientPhase.CLOSED, Failed(AbortReason.TIMED_OUT, SERVER))
 
 
 @register
@@ -250,13 +256,13 @@ class Plain(Scheme):
         "plain client": PlainClient,
     }
 
-    def server_round(self, desk: ServerDesk) -> RoundMachine:
-        if desk.parameters.schedule is Schedule.ROUND_ROBIN:
-            return RoundRobinServer(desk)
-        return AveragingServer(desk)
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        if context.parameters.schedule is Schedule.ROUND_ROBIN:
+            return RoundRobinServer(context)
+        return AveragingServer(context)
 
-    def participant_round(self, seat: Seat) -> RoundMachine:
-        return PlainClient(seat)
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        return PlainClient(context)
 
     def warnings(self, parameters: Parameters) -> Iterator[str]:
         yield "plain: the server sees every update; gradient inversion can rebuild training data from it"

@@ -26,7 +26,13 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import Failed, RoundMachine, Seat, handles, require_from_server
+from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
+    Failed,
+    ParticipantContext,
+    handles,
+    require_from_server,
+)
 from veilsum.protocol.machines.events import Event, LocalResult, Send, Warned, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, Trigger
 from veilsum.protocol.numbers.ring import RingVector
@@ -39,8 +45,8 @@ from veilsum.protocol.wire.messages import Message, Stamp
 SEED_BYTES = 32
 
 
-class ParticipantPhase(Phase):
-    AWAITING_NOISE = "awaiting-noise"
+class SecureSumParticipantPhase(Phase):
+    AWAITING_PERTURBATION = "awaiting-perturbation"
     ADVERTISING = "advertising"
     SHARING = "sharing"
     MASKING = "masking"
@@ -53,9 +59,9 @@ class ParticipantPhase(Phase):
     CLOSED = "closed"
 
 
-_P = ParticipantPhase
+_P = SecureSumParticipantPhase
 
-COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
+SECURE_SUM_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
     (_P.SHARING, DeliveredShares): (_P.MASKING,),
     (_P.MASKING, "work"): (_P.AWAITING_SURVIVORS, _P.AWAITING_RESULT),
     (_P.AWAITING_SURVIVORS, SurvivorList): (_P.VOTING, _P.AWAITING_RESULT),
@@ -64,17 +70,17 @@ COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
 }
 
 
-class CollectingParticipant(RoundMachine):
+class SecureSumParticipant(AttemptMachine):
     votes_when_semi_honest: ClassVar[bool] = False
     share_kinds: ClassVar[tuple[ShareKind, ...]] = (ShareKind.SELF_MASK,)
 
-    def __init__(self, seat: Seat, masking_stamp: Stamp) -> None:
+    def __init__(self, context: ParticipantContext, masking_stamp: Stamp) -> None:
         """`masking_stamp` is what mask keys are bound to: the stamp with the hash of the model we really hold."""
-        super().__init__(seat.stamp)
-        self._seat = seat
+        super().__init__(context.stamp)
+        self._context = context
         self._masking_stamp = masking_stamp
-        self._recovers = seat.parameters.recovery is Recovery.SHARES
-        self._self_seed = Secret(require_random(seat.random, SEED_BYTES))
+        self._recovers = context.parameters.recovery is Recovery.SHARES
+        self._self_seed = Secret(require_random(context.random, SEED_BYTES))
         self._keeper: ShareKeeper | None = None
         self._check: SurvivorCheck | None = None
         self._trained: LocalResult | None = None
@@ -100,26 +106,26 @@ class CollectingParticipant(RoundMachine):
         return self._sharing_graph
 
     def _deal_shares(self, graph: Graph, secrets: dict[ShareKind, Secret]) -> list[Event]:
-        seat = self._seat
+        context = self._context
         self._sharing_graph = graph
         self._keeper = ShareKeeper(
-            seat.name,
-            seat.box_key,
-            seat.session,
+            context.name,
+            context.box_key,
+            context.session,
             self._masking_stamp,
             graph,
-            seat.parameters,
+            context.parameters,
             self.share_kinds,
         )
-        boxes = self._keeper.deal(secrets, seat.random)
+        boxes = self._keeper.deal(secrets, context.random)
         return [Send(SERVER, SealedShares(self.stamp, boxes))]
 
     @handles(DeliveredShares)
     def keep_shares(self, sender: PartyId, message: DeliveredShares, now: float) -> list[Event]:
         require_from_server(sender)
         assert self._keeper is not None
-        holders = self._sharing_graph.degree(self._seat.name) + 1
-        present, needed = len(message.boxes) + 1, self._seat.parameters.threshold_of(holders)
+        holders = self._sharing_graph.degree(self._context.name) + 1
+        present, needed = len(message.boxes) + 1, self._context.parameters.threshold_of(holders)
         if present < needed:
             raise Rejection(
                 AbortReason.COHORT_TOO_SMALL, f"{present} holders of our shares are left, {needed} are needed"
@@ -127,7 +133,7 @@ class CollectingParticipant(RoundMachine):
         unusable = self._keeper.accept(message.boxes)
         sharers = self._keeper.sharers
         self._check = SurvivorCheck(
-            self._seat, self._sharing_graph, self._mask_graph, sharers, self._droppable(sharers)
+            self._context, self._sharing_graph, self._mask_graph, sharers, self._droppable(sharers)
         )
         self.move(DeliveredShares, _P.MASKING)
         warnings: list[Event] = [Warned(f"the share box of {name} does not open") for name in unusable]
@@ -143,7 +149,7 @@ class CollectingParticipant(RoundMachine):
         if not ready or self._requested_upload:
             return []
         self._requested_upload = True
-        return [WorkRequested(self._hashed_and_masked, self._upload, self._seat.withdraw)]
+        return [WorkRequested(self._hashed_and_masked, self._upload, self._context.withdraw)]
 
     def _hashed_and_masked(self) -> RingVector:
         assert self._trained is not None
@@ -153,11 +159,11 @@ class CollectingParticipant(RoundMachine):
         return self._masked_vector()
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
-        record, model_hash = self._seat.record, self._masking_stamp.model_hash
+        record, model_hash = self._context.record, self._masking_stamp.model_hash
         try:
             record.require_same_update(self.stamp.round, model_hash, self._update)
         except Rejection as refusal:
-            return self._seat.withdraw(refusal, now)
+            return self._context.withdraw(refusal, now)
         self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
         self._wait(now)
         events: list[Event] = [record.give(self.stamp, model_hash, self._update)]
@@ -170,7 +176,7 @@ class CollectingParticipant(RoundMachine):
         if self._check is None:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a survivor list, and nothing can be recovered")
         warnings = self._check.accept(message)
-        if self._seat.parameters.threat is Threat.LYING or self.votes_when_semi_honest:
+        if self._context.parameters.threat is Threat.LYING or self.votes_when_semi_honest:
             self.move(SurvivorList, _P.VOTING)
             self._wait(now)
             return [*warnings, Send(SERVER, self._check.sign())]
@@ -198,11 +204,11 @@ class CollectingParticipant(RoundMachine):
 
     def _spend(self, cohort: tuple[PartyId, ...]) -> list[Event]:
         """From here on a sum over this cohort may be open, whether we ever hear of it or not."""
-        return [self._seat.record.spend(self.stamp, cohort, self._sharing_graph.parties)]
+        return [self._context.record.spend(self.stamp, cohort, self._sharing_graph.parties)]
 
     def deadline_passed(self, now: float) -> list[Event]:
         failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")
         return self.fail("deadline", _P.CLOSED, failed)
 
     def _wait(self, now: float) -> None:
-        self.deadline = now + self._seat.timing.patience_s
+        self.deadline = now + self._context.timing.patience_s

@@ -25,9 +25,9 @@ from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Failed,
-    RoundMachine,
-    ServerDesk,
+    ServerContext,
     failure_of,
     handles,
     require_absent,
@@ -48,8 +48,8 @@ from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, Tensor
 
 
-class ServerPhase(Phase):
-    DISGUISING = "disguising"
+class SecureSumServerPhase(Phase):
+    PERTURBING = "perturbing"
     GATHERING_KEYS = "gathering-keys"
     GATHERING_SHARES = "gathering-shares"
     COLLECTING = "collecting"
@@ -61,9 +61,9 @@ class ServerPhase(Phase):
     CLOSED = "closed"
 
 
-_P = ServerPhase
+_P = SecureSumServerPhase
 
-COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
+SECURE_SUM_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
     (_P.GATHERING_SHARES, SealedShares): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
     (_P.COLLECTING, MaskedInput): (_P.COLLECTING, _P.VOTING, _P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED),
     (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.GATHERING_RELEASES),
@@ -82,20 +82,20 @@ COLLECTING_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
 }
 
 
-class CollectingServer(RoundMachine):
+class SecureSumServer(AttemptMachine):
     votes_when_semi_honest: ClassVar[bool] = False
     shares_masking_keys: ClassVar[bool] = False
 
-    def __init__(self, desk: ServerDesk, stamp: Stamp) -> None:
+    def __init__(self, context: ServerContext, stamp: Stamp) -> None:
         super().__init__(stamp)
-        self._desk = desk
-        self._recovers = desk.parameters.recovery is Recovery.SHARES
-        self._awaited = set(desk.session.members)
+        self._context = context
+        self._recovers = context.parameters.recovery is Recovery.SHARES
+        self._awaited = set(context.session.members)
         self._boxes: dict[PartyId, SealedShares] = {}
-        self._total = desk.parameters.encoding.ring.zeros(self._vector_length)
+        self._total = context.parameters.encoding.ring.zeros(self._vector_length)
         self._uploaded: set[PartyId] = set()
         self._left_out: set[PartyId] = set()
-        self._settled = desk.record.cohort_of(stamp.round)
+        self._settled = context.record.cohort_of(stamp.round)
         self._vote: SurvivorVote | None = None
         self._collector: ShareCollector | None = None
 
@@ -118,7 +118,7 @@ class CollectingServer(RoundMachine):
 
     @property
     def _vector_length(self) -> int:
-        return self._desk.parameters.vector_length
+        return self._context.parameters.vector_length
 
     @property
     def _cohort(self) -> set[PartyId]:
@@ -170,7 +170,7 @@ class CollectingServer(RoundMachine):
         return self._advance(MaskedInput, now)
 
     def _require_vector(self, vector: Tensor) -> Tensor:
-        return self._desk.parameters.encoding.ring.require(vector, self._vector_length)
+        return self._context.parameters.encoding.ring.require(vector, self._vector_length)
 
     @handles(SurvivorSignature)
     def count_vote(self, sender: PartyId, message: SurvivorSignature, now: float) -> list[Event]:
@@ -224,12 +224,12 @@ class CollectingServer(RoundMachine):
                 return self._unmask(trigger)
 
     def _too_few(self, present: set[PartyId]) -> Failed | None:
-        if len(present) >= max(2, self._desk.parameters.min_parties):
+        if len(present) >= max(2, self._context.parameters.min_parties):
             return None
-        missing = tuple(sorted(set(self._desk.session.members) - present))
+        missing = tuple(sorted(set(self._context.session.members) - present))
         detail = (
             f"{len(present)} parties while {self.phase.value}, the agreed minimum is "
-            f"{self._desk.parameters.min_parties}; missing: {', '.join(missing[:10])}"
+            f"{self._context.parameters.min_parties}; missing: {', '.join(missing[:10])}"
         )
         return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail, missing=missing)
 
@@ -245,7 +245,7 @@ class CollectingServer(RoundMachine):
 
     def _begin_gathering_shares(self, trigger: Trigger, now: float) -> None:
         """With recovery, shares come first; without, uploads are collected at once."""
-        timing = self._desk.timing
+        timing = self._context.timing
         if self._recovers:
             self.move(trigger, _P.GATHERING_SHARES, now + timing.phase_s)
         else:
@@ -256,7 +256,7 @@ class CollectingServer(RoundMachine):
         failed = self._too_few(boxed) or self._not_the_same(boxed)
         if failed is not None:
             return self.fail(trigger, _P.CLOSED, failed)
-        timing = self._desk.timing
+        timing = self._context.timing
         self.move(trigger, _P.COLLECTING, now + timing.training_s + timing.phase_s)
         return [
             Send(name, DeliveredShares(self.stamp, self._boxes_for(name))) for name in sorted(self._boxes)
@@ -290,7 +290,7 @@ class CollectingServer(RoundMachine):
         for party in (*self._survivors, *missing):
             holders = holders_of(self._sharing_graph, party)
             left = sum(holder in self._uploaded for holder in holders)
-            needed = self._desk.parameters.threshold_of(len(holders))
+            needed = self._context.parameters.threshold_of(len(holders))
             if left < needed:
                 raise Rejection(
                     AbortReason.COHORT_TOO_SMALL,
@@ -299,15 +299,15 @@ class CollectingServer(RoundMachine):
                 )
 
     def _propose(self, trigger: Trigger, missing: tuple[PartyId, ...], now: float) -> list[Event]:
-        parameters = self._desk.parameters
+        parameters = self._context.parameters
         proposed = SurvivorList(self.stamp, self._survivors, missing, len(self._survivors))
         wanted = dict.fromkeys(proposed.survivors, ShareKind.SELF_MASK)
         if self.shares_masking_keys:
             wanted |= dict.fromkeys(missing, ShareKind.MASKING_KEY)
-        self._vote = SurvivorVote(self._desk.roster, parameters, self._sharing_graph, proposed)
+        self._vote = SurvivorVote(self._context.roster, parameters, self._sharing_graph, proposed)
         self._collector = ShareCollector(parameters, self._sharing_graph, wanted)
         votes = parameters.threat is Threat.LYING or self.votes_when_semi_honest
-        self.move(trigger, _P.VOTING if votes else _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
+        self.move(trigger, _P.VOTING if votes else _P.GATHERING_RELEASES, now + self._context.timing.phase_s)
         if votes:
             return [Send(name, proposed) for name in proposed.survivors]
         if not parameters.lists_neighbourhoods:
@@ -319,7 +319,7 @@ class CollectingServer(RoundMachine):
     def _asking_for_shares(self, messages: Mapping[PartyId, Message]) -> list[Event]:
         """Send what makes participants release their shares; from here on the round has one list for ever."""
         sends = [Send(name, message) for name, message in messages.items()]
-        spent = self._desk.record.spend(self.stamp, self._survivors, self._sharing_graph.parties)
+        spent = self._context.record.spend(self.stamp, self._survivors, self._sharing_graph.parties)
         return [spent, *sends]
 
     def _list_around(self, name: PartyId, proposed: SurvivorList) -> SurvivorList:
@@ -334,7 +334,7 @@ class CollectingServer(RoundMachine):
             silent = tuple(sorted(self._uploaded - self._vote.signatures.keys()))
             detail = f"too few agreed on the survivor list; missing: {', '.join(silent[:10])}"
             return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
-        self.move(trigger, self._after_vote, now + self._desk.timing.phase_s)
+        self.move(trigger, self._after_vote, now + self._context.timing.phase_s)
         proofs = {
             name: self._vote.proof_for(self.stamp, holders_of(self._sharing_graph, name))
             for name in self._survivors

@@ -21,7 +21,7 @@ from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Seat
+from veilsum.protocol.machines.attempt import ParticipantContext
 from veilsum.protocol.machines.events import Event, Warned
 from veilsum.protocol.secure_sum.shares import holders_of
 from veilsum.protocol.wire.messages import Length, Message, Stamp, message
@@ -85,7 +85,7 @@ class SurvivorCheck:
 
     def __init__(
         self,
-        seat: Seat,
+        context: ParticipantContext,
         graph: Graph,
         mask_graph: Graph,
         sharers: frozenset[PartyId],
@@ -95,7 +95,7 @@ class SurvivorCheck:
 
         `sharers` are those whose shares we hold, `expected` those around us that a list must name.
         """
-        self._seat = seat
+        self._context = context
         self._graph = graph
         self._mask_graph = mask_graph
         self._sharers = sharers
@@ -111,7 +111,7 @@ class SurvivorCheck:
         self._require_partition(proposed)
         self._require_us_and_enough(proposed)
         self._mask_graph.require_connected_among(proposed.survivors)
-        warnings = check_differencing(self._seat, frozenset(proposed.survivors))
+        warnings = check_differencing(self._context, frozenset(proposed.survivors))
         self.accepted = proposed
         return warnings
 
@@ -121,8 +121,8 @@ class SurvivorCheck:
         return self.accepted
 
     def sign(self) -> SurvivorSignature:
-        signature = self._seat.me.signing.sign(SURVIVOR_DOMAIN, self.agreed.digest)
-        return SurvivorSignature(self._seat.stamp, signature)
+        signature = self._context.me.signing.sign(SURVIVOR_DOMAIN, self.agreed.digest)
+        return SurvivorSignature(self._context.stamp, signature)
 
     def require_proof(self, proof: SurvivorProof) -> None:
         """Each party whose shares we hold needs t of its own holders behind the list we signed."""
@@ -130,8 +130,8 @@ class SurvivorCheck:
         for name, signature in proof.signatures.items():
             if name not in survivors:
                 raise Rejection(AbortReason.SURVIVOR_LIST, f"{name} signed, but is not a survivor")
-            self._seat.roster.verify(name, SURVIVOR_DOMAIN, digest, signature)
-        parameters = self._seat.parameters
+            self._context.roster.verify(name, SURVIVOR_DOMAIN, digest, signature)
+        parameters = self._context.parameters
         for party in sorted(self._sharers):
             signed = sum(voter in proof.signatures for voter in voters_of(parameters, self._graph, party))
             needed = parameters.threshold_of(self._graph.degree(party) + 1)
@@ -151,7 +151,7 @@ class SurvivorCheck:
         for name in named:
             if name not in self._graph.neighbours:
                 raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} does not take part in this attempt")
-        around = frozenset(holders_of(self._graph, self._seat.name))
+        around = frozenset(holders_of(self._graph, self._context.name))
         unexpected = (frozenset(named) & around) ^ self._expected
         if unexpected:
             raise Rejection(
@@ -163,9 +163,9 @@ class SurvivorCheck:
         silent = (frozenset(proposed.survivors) & self._expected) - self._sharers
         if silent:
             raise Rejection(AbortReason.SURVIVOR_LIST, f"{min(silent)} is called a survivor and never shared")
-        if self._seat.name not in proposed.survivors:
+        if self._context.name not in proposed.survivors:
             raise Rejection(AbortReason.SURVIVOR_LIST, "we uploaded and are not called a survivor")
-        parameters = self._seat.parameters
+        parameters = self._context.parameters
         if proposed.total != len(proposed.survivors) and not parameters.lists_neighbourhoods:
             raise Rejection(
                 AbortReason.SURVIVOR_LIST,
@@ -178,16 +178,16 @@ class SurvivorCheck:
             )
 
 
-def check_differencing(seat: Seat, cohort: frozenset[PartyId]) -> list[Event]:
+def check_differencing(context: ParticipantContext, cohort: frozenset[PartyId]) -> list[Event]:
     """Two sums over cohorts that differ by one party tell that party's update, if models move slowly.
 
     Two sums of one round tell it in any case. A list of our neighbours alone says too little for the first.
     """
-    parameters = seat.parameters
-    seat.record.require_same_cohort(seat.stamp.round, cohort)
+    parameters = context.parameters
+    context.record.require_same_cohort(context.stamp.round, cohort)
     if parameters.lists_neighbourhoods:
         return []
-    change = seat.record.nearest_other_cohort(cohort)
+    change = context.record.nearest_other_cohort(cohort)
     if change is None or change >= parameters.min_cohort_change:
         return []
     text = (

@@ -194,7 +194,7 @@ def _maker(
 
 
 def _options(config: FederationConfig) -> dict[str, str]:
-    if not config.disguises:
+    if not config.perturbs:
         return dict(config.options)
     noise = noise_options(
         config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange, config.barrier
@@ -221,7 +221,7 @@ def _require_fitting_defence(config: FederationConfig) -> None:
     from veilsum.roles.learning.defences.parse import parse_defence
 
     problems = list(parse_defence(config.defence).problems(config))
-    if config.disguises and config.defence and not problems:
+    if config.perturbs and config.defence and not problems:
         problems.append(f"defence: parties of {config.scheme} cannot see true gradients: leave it out")
     if problems:
         raise ParameterError(problems)

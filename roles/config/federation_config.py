@@ -164,11 +164,11 @@ class FederationConfig:
     @property
     def upload(self) -> str:
         """What parties upload: `payload`, or a gradient where the scheme can recover nothing else."""
-        return "gradient" if self.disguises and self.payload == "model" else self.payload
+        return "gradient" if self.perturbs and self.payload == "model" else self.payload
 
     @property
-    def disguises(self) -> bool:
-        """Whether parties train on a disguised model."""
+    def perturbs(self) -> bool:
+        """Whether parties train on a perturbed model."""
         return self.scheme in ("perturbed", "bilateral")
 
     @property

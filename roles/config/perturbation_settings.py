@@ -1,4 +1,4 @@
-"""The settings of the noise that disguises a model: a part of the table in roles/config/settings.py."""
+"""The settings of the noise that perturbs a model: a part of the table in roles/config/settings.py."""
 
 from __future__ import annotations
 

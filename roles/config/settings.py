@@ -21,7 +21,7 @@ TABLES = {
     "training": "How a party trains in one round, and what it uploads.",
     "numbers": "How numbers travel: fixed-point words. `veilsum plan` shows the precision they leave.",
     "protocol": "What the parties demand of each other.",
-    "noise": "How perturbed and bilateral disguise the model. No other scheme uses it.",
+    "noise": "How perturbed and bilateral perturb the model. No other scheme uses it.",
     "timing": "How long each wait may last, in seconds. Local: machines may differ.",
     "devices": "Where parties train: auto, cpu, cuda, cuda:INDEX or mps. Local: machines may differ.",
     "broker": "Where the MQTT broker is. It is never trusted: everything is sealed and signed end to end.",
@@ -44,7 +44,7 @@ FEDERATION = (
         Form.TEXT,
         "who may learn what: plain (the server sees every update), masked (the server sees the mean), "
         "mpc (the same, through shares between peers), ampc (the server sees neither), perturbed (parties train on "
-        "a disguised model), bilateral (the same, and the server sees the mean), or package.module:name for a "
+        "a perturbed model), bilateral (the same, and the server sees the mean), or package.module:name for a "
         "scheme of your own",
         metavar="SCHEME",
     ),

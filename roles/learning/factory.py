@@ -15,7 +15,7 @@ from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.settings import TrainingOptions
 
 if TYPE_CHECKING:
-    from veilsum.roles.learning.perturbation.client import TaskNoise
+    from veilsum.roles.learning.perturbation.client import TracedTask
     from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
 
 
@@ -43,13 +43,13 @@ def make_learner(
     *,
     defence: str = "",
     entropy: RandomBytes | None = None,
-    noise: TaskNoise | None = None,
+    noise: TracedTask | None = None,
 ) -> Learner:
     """Party `party_index` of `parties`, counted from 0, with its part of the task's training set.
 
     With a `defence` the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
     operating system's in a role process, never anything that follows from `seed`. With `noise` the learner is
-    a `ClientNoise` too, and works on a disguised model.
+    a `ClientPerturbation` too, and works on a perturbed model.
     """
     parsed = parse_split(split)
     defences = parse_defence(defence)

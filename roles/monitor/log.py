@@ -31,7 +31,7 @@ LogFormat: TypeAlias = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
 
 
-class Journal:
+class RoleLog:
     """Writes the lines of one party."""
 
     def __init__(self, party: str, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
@@ -105,7 +105,7 @@ class Journal:
 
 
 class _Bridge(logging.Handler):
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: RoleLog) -> None:
         super().__init__()
         self._journal = journal
 

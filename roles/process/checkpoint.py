@@ -39,7 +39,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId, require_party_id
 from veilsum.protocol.machines.participation import Given, ParticipationRecord, Spent
 from veilsum.roles.federation.private_files import make_private_folder, replace_private_file
-from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
 _FORMAT = "veilsum checkpoint"
@@ -66,7 +66,7 @@ class CheckpointError(LocalProtocolError):
 class Saved:
     """What was found on disk: the state, who saw what last, and what had to be passed over."""
 
-    durable: Durable
+    durable: PersistentState
     seen: dict[PartyId, int]
     passed_over: list[str] = field(default_factory=list)
 
@@ -137,7 +137,7 @@ class StateFolder:
             "restore the folder from a backup, or start again with --fresh",
         )
 
-    def save(self, durable: Durable, seen: Mapping[PartyId, int] | None = None) -> None:
+    def save(self, durable: PersistentState, seen: Mapping[PartyId, int] | None = None) -> None:
         """Make the state durable; returns only when it is on disk."""
         serial = self._serial + 1
         path = self.folder / f"checkpoint-{serial:012}.json"
@@ -162,7 +162,7 @@ class StateFolder:
                 self.folder, f"old checkpoints cannot be removed ({error.strerror})", "correct the folder"
             ) from error
 
-    def _save_parts(self, durable: Durable) -> None:
+    def _save_parts(self, durable: PersistentState) -> None:
         """Write the large parts that are not on disk yet; one that is still the same object is."""
         parts: dict[str, tuple[object | None, str]] = {
             "model": (durable.model, "f32"),
@@ -182,7 +182,7 @@ class StateFolder:
             replace_private_file(self.folder / name, content)
             self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
 
-    def _fields(self, serial: int, durable: Durable, seen: Mapping[PartyId, int]) -> dict[str, Any]:
+    def _fields(self, serial: int, durable: PersistentState, seen: Mapping[PartyId, int]) -> dict[str, Any]:
         return {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,
@@ -225,7 +225,7 @@ class StateFolder:
         self._parts = {kind: (values[kind], part) for kind, part in parts.items()}
         memory = {rounds_done: values["memory"]} if "memory" in values else {}
         return Saved(
-            Durable(rounds_done, values.get("model"), record, fields["attempt"], memory=memory),
+            PersistentState(rounds_done, values.get("model"), record, fields["attempt"], memory=memory),
             {require_party_id(name): int(number) for name, number in fields["seen"].items()},
         )
 

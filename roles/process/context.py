@@ -46,7 +46,7 @@ class RoleOptions:
 
 
 @dataclass(frozen=True)
-class Place:
+class RoleContext:
     """A process's place in its federation, before it has a model."""
 
     loaded: LoadedFederation
@@ -59,7 +59,7 @@ class Place:
         return self.identity.name
 
 
-def take_place(role: Role, options: RoleOptions) -> Place:
+def take_place(role: Role, options: RoleOptions) -> RoleContext:
     """Check settings, roster, keys and that this command is the one for them."""
     folder = options.federation if options.federation.is_dir() else options.federation.parent
     key_folder = options.key or folder / KEYS_FOLDER / options.name
@@ -73,7 +73,7 @@ def take_place(role: Role, options: RoleOptions) -> Place:
         raise ParameterError([f"{identity.name} is a {identity.role}: run veilsum {identity.role}"])
     require_complete(loaded)
     loaded.config.require_workable()
-    return Place(loaded, identity, key_folder, options)
+    return RoleContext(loaded, identity, key_folder, options)
 
 
 def state_folder(folder: Path, name: str) -> Path:
@@ -81,22 +81,22 @@ def state_folder(folder: Path, name: str) -> Path:
     return folder / STATE_FOLDER / name
 
 
-def find_noise(place: Place, learner: Learner | None) -> Noise:
-    """What the machine of a disguising scheme is given: a client its learner; a server traces the model, with torch."""
+def find_noise(place: RoleContext, learner: Learner | None) -> Noise:
+    """What the machine of a perturbing scheme is given: a client its learner; a server traces the model, with torch."""
     config = place.loaded.config
-    if not config.disguises:
+    if not config.perturbs:
         return None
     if learner is not None:
         return cast("PerturbedLearner", learner)
     from veilsum.roles.learning.perturbation.client import trace_task
-    from veilsum.roles.learning.perturbation.server import DisguisingServer
+    from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
     from veilsum.roles.learning.task import load_task
 
     task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
-    return DisguisingServer(trace_task(config, task), config.training_options())
+    return TaskServerPerturbation(trace_task(config, task), config.training_options())
 
 
-def find_optimizer(place: Place) -> StepOptimizer | None:
+def find_optimizer(place: RoleContext) -> StepOptimizer | None:
     """What takes the server's step on the mean; loads torch where there is one."""
     config = place.loaded.config
     training = config.training_options()
@@ -115,7 +115,7 @@ def noise_notes(noise: Noise) -> Iterator[str]:
     return iter(()) if warn is None else warn()
 
 
-def make_party_learner(place: Place, state: Path) -> Learner:
+def make_party_learner(place: RoleContext, state: Path) -> Learner:
     """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
     from veilsum.roles.learning.factory import make_learner
     from veilsum.roles.learning.task import load_task
@@ -123,7 +123,7 @@ def make_party_learner(place: Place, state: Path) -> Learner:
     config, options = place.loaded.config, place.options
     task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
     noise = None
-    if config.disguises:
+    if config.perturbs:
         from veilsum.roles.learning.perturbation.client import trace_task
 
         noise = trace_task(config, task)
@@ -145,7 +145,7 @@ def make_party_learner(place: Place, state: Path) -> Learner:
     return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh)
 
 
-def defence_notes(place: Place, learner: Learner | None) -> Iterator[str]:
+def defence_notes(place: RoleContext, learner: Learner | None) -> Iterator[str]:
     """What the defence leaves open, and what it gives this party in figures."""
     from veilsum.roles.learning.defences.keeping import KeepingLearner
     from veilsum.roles.learning.defences.parse import parse_defence
@@ -156,7 +156,7 @@ def defence_notes(place: Place, learner: Learner | None) -> Iterator[str]:
         yield from learner.notes(config.rounds)
 
 
-def find_first_model(place: Place, learner: Learner | None) -> Model:
+def find_first_model(place: RoleContext, learner: Learner | None) -> Model:
     """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
     from veilsum.roles.learning.models.files import load_model
 
@@ -172,7 +172,7 @@ def find_first_model(place: Place, learner: Learner | None) -> Model:
     return ask_for_task(place).model
 
 
-def ask_for_task(place: Place) -> Beginning:
+def ask_for_task(place: RoleContext) -> Beginning:
     """What a server needs to know about the task, from a process that may load torch."""
     from veilsum.roles.learning.first_model import ask_for_beginning
 

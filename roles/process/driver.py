@@ -39,12 +39,12 @@ from veilsum.protocol.wire.envelope import Envelope, encode_envelope
 from veilsum.protocol.wire.messages import Message
 from veilsum.protocol.wire.replay import Duplicate
 from veilsum.roles.learning.contract import Learner, train_as_asked
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.clock import Clock, monotonic
-from veilsum.roles.process.envelopes import PostOffice, grouped_sends
+from veilsum.roles.process.envelopes import EnvelopeCodec, grouped_sends
 from veilsum.roles.process.machines import Machine
-from veilsum.roles.process.observer import Witness
-from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.observer import RunObserver
+from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import TransportError
 
@@ -63,7 +63,7 @@ T = TypeVar("T")
 class Keeper(Protocol):
     """Whoever makes a state durable."""
 
-    def save(self, durable: Durable, seen: Mapping[PartyId, int]) -> None: ...
+    def save(self, durable: PersistentState, seen: Mapping[PartyId, int]) -> None: ...
 
 
 @dataclass
@@ -80,19 +80,19 @@ class Tally:
 @dataclass
 class Driver:
     machine: Machine
-    post: PostOffice
+    post: EnvelopeCodec
     transport: Transport
-    durable: Durable
+    durable: PersistentState
     keeper: Keeper
     executor: Executor
     disk: Executor
-    journal: Journal
+    journal: RoleLog
     learner: Learner | None = None
     send_within_s: float = 60.0
     linger_s: float = 10.0
     """How long to go on after the end, for those who have not acknowledged it."""
     clock: Clock = monotonic
-    witness: Witness = field(default_factory=Witness)
+    witness: RunObserver = field(default_factory=RunObserver)
 
     def __post_init__(self) -> None:
         self.tally = Tally()

@@ -33,7 +33,7 @@ from veilsum.protocol.wire.replay import ReplayGuard
 LIVES_SHIFT = 32
 
 
-class PostOffice:
+class EnvelopeCodec:
     def __init__(
         self,
         me: Identity,

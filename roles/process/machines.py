@@ -14,18 +14,18 @@ from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.machines.transitions import Phase
-from veilsum.protocol.perturbation.contract import ClientNoise, ServerNoise
+from veilsum.protocol.perturbation.contract import ClientPerturbation, ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.process.persistent_state import Durable
-from veilsum.roles.process.server_step import StepOptimizer, Stepping
+from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.training.settings import TrainingOptions
 
-Noise: TypeAlias = ServerNoise | ClientNoise | None
-"""What the machine of a disguising scheme is given: the server its keys, a client its learner."""
+Noise: TypeAlias = ServerPerturbation | ClientPerturbation | None
+"""What the machine of a perturbing scheme is given: the server its keys, a client its learner."""
 
 
 class Machine(Protocol):
@@ -63,7 +63,7 @@ class Rules:
     def machine(
         self,
         identity: Identity,
-        durable: Durable,
+        durable: PersistentState,
         random: RandomBytes,
         noise: Noise = None,
         optimizer: StepOptimizer | None = None,
@@ -83,11 +83,11 @@ class Rules:
                 random=random,
                 rounds=self.config.rounds,
                 model=model,
-                apply=Stepping(self.training, optimizer, durable.memory).apply,
+                apply=ServerStep(self.training, optimizer, durable.memory).apply,
                 rounds_done=durable.rounds_done,
                 first_attempt=durable.attempt,
                 record=durable.record,
-                noise=cast("ServerNoise | None", noise),
+                noise=cast("ServerPerturbation | None", noise),
             )
         return ParticipantMachine(
             identity=identity,
@@ -97,8 +97,8 @@ class Rules:
             timing=self.config.timing,
             random=random,
             model=model,
-            apply=Stepping(self.training).apply,
+            apply=ServerStep(self.training).apply,
             rounds_done=durable.rounds_done,
             record=durable.record,
-            noise=cast("ClientNoise | None", noise),
+            noise=cast("ClientPerturbation | None", noise),
         )

@@ -8,7 +8,7 @@ from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import LocalUpdate
 
 
-class Witness:
+class RunObserver:
     """Hears nothing; override what you want to hear."""
 
     def sent(self, receiver: PartyId, message: Message, size: int) -> None:

@@ -21,7 +21,7 @@ from veilsum.protocol.machines.participation import ParticipationRecord
 
 
 @dataclass
-class Durable:
+class PersistentState:
     """`attempt` is the first number not yet used in the round that is next; `life` counts the party's starts.
 
     `memory` is what a server's optimiser knew at the beginning of a round, by round.

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.errors import ProtocolError
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import open_status
 from veilsum.transport.base import Datagram, Received
 
@@ -32,13 +32,13 @@ class Surroundings(Protocol):
 
 
 @dataclass
-class Gathering:
+class Quorum:
     """Who of a roster has been heard."""
 
     roster: Roster
     federation_id: str
     at_least: int
-    journal: Journal
+    journal: RoleLog
     present: set[str] = field(default_factory=set)
 
     async def wait(self, surroundings: Surroundings, within_s: float) -> None:

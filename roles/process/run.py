@@ -3,7 +3,7 @@
     settings, roster, keys  ->  model, state on disk  ->  channels, transport, machine  ->  driver
 
 A role draws its randomness from the operating system and refuses keys of simulations. torch is loaded by
-participants that train, and by a server only to disguise the model or to step with one of torch's optimisers. The
+participants that train, and by a server only to perturb the model or to step with one of torch's optimisers. The
 state folder is locked for as long as the process lives, and a checkpoint with a new life is on disk before the first
 message leaves.
 """
@@ -25,13 +25,13 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.roles.learning.contract import Learner
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
 from veilsum.roles.process.channels import Channels
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
 from veilsum.roles.process.clock import monotonic
 from veilsum.roles.process.context import (
-    Place,
+    RoleContext,
     RoleOptions,
     defence_notes,
     find_first_model,
@@ -44,11 +44,11 @@ from veilsum.roles.process.context import (
 )
 from veilsum.roles.process.driver import Driver, Ended
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
-from veilsum.roles.process.envelopes import PostOffice
+from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Noise, Rules
-from veilsum.roles.process.observer import Witness
-from veilsum.roles.process.persistent_state import Durable
-from veilsum.roles.process.quorum import Gathering
+from veilsum.roles.process.observer import RunObserver
+from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.quorum import Quorum
 from veilsum.roles.process.server_step import StepOptimizer
 from veilsum.roles.views.recorder import ViewRecording, begin_recording
 from veilsum.transport.errors import TransportError
@@ -71,7 +71,7 @@ class Stopped(Exception):
 def run_role(role: Role, options: RoleOptions) -> int:
     """Take part until the run ends; returns the exit code."""
     place = take_place(role, options)
-    journal = Journal(place.name, options.log_format)
+    journal = RoleLog(place.name, options.log_format)
     journal.take_over_logging()
     state = StateFolder(
         options.state or state_folder(place.loaded.folder, place.name),
@@ -85,7 +85,7 @@ def run_role(role: Role, options: RoleOptions) -> int:
         state.release()
 
 
-def _run(place: Place, state: StateFolder, journal: Journal) -> int:
+def _run(place: RoleContext, state: StateFolder, journal: RoleLog) -> int:
     options = place.options
     learner = None if place.name == SERVER else make_party_learner(place, state.folder)
     saved = None
@@ -105,7 +105,7 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
         )
         for text in (*saved.passed_over, *unused):
             journal.say("warning", text=text)
-    durable = saved.durable if saved is not None else Durable(0, None)
+    durable = saved.durable if saved is not None else PersistentState(0, None)
     first = durable.model if durable.model is not None else find_first_model(place, learner)
     rules = Rules.of(place.loaded.config, place.loaded.roster, len(first))
     if rules.holds_model(place.name):
@@ -113,28 +113,28 @@ def _run(place: Place, state: StateFolder, journal: Journal) -> int:
     durable.life = state.next_life
     seen = saved.seen if saved is not None else {}
     state.save(durable, seen)
-    post = PostOffice(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
+    post = EnvelopeCodec(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
     noise = find_noise(place, learner)
     warnings = (*rules.scheme.warnings(rules.parameters), *noise_notes(noise), *defence_notes(place, learner))
     for text in warnings:
         journal.say("warning", text=text)
     optimizer = find_optimizer(place)
     recording = begin_recording(place, rules, learner, first if durable.rounds_done == 0 else None, journal)
-    station = _Station(place, rules, durable, state, post, learner, journal, noise, optimizer, recording)
+    station = RoleProcess(place, rules, durable, state, post, learner, journal, noise, optimizer, recording)
     return station.run()
 
 
 @dataclass
-class _Station:
+class RoleProcess:
     """Everything one process runs on."""
 
-    place: Place
+    place: RoleContext
     rules: Rules
-    durable: Durable
+    durable: PersistentState
     state: StateFolder
-    post: PostOffice
+    post: EnvelopeCodec
     learner: Learner | None
-    journal: Journal
+    journal: RoleLog
     noise: Noise
     optimizer: StepOptimizer | None
     recording: ViewRecording | None = None
@@ -211,14 +211,14 @@ class _Station:
             disk=disk,
             journal=self.journal,
             learner=self.learner,
-            witness=self.recording or Witness(),
+            witness=self.recording or RunObserver(),
             send_within_s=2 * timing.phase_s,
             linger_s=min(timing.phase_s, LONGEST_LINGER_S),
         )
         telling = asyncio.create_task(self._tell_status(transport, driver))
         try:
             if self.place.name == SERVER:
-                gathering = Gathering(
+                gathering = Quorum(
                     self.rules.roster,
                     self.place.loaded.federation_id,
                     self.rules.parameters.min_parties,

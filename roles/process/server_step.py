@@ -36,7 +36,7 @@ class StepOptimizer(Protocol):
 
 
 @dataclass
-class Stepping:
+class ServerStep:
     training: TrainingOptions
     optimizer: StepOptimizer | None = None
     memory: dict[int, bytes] = field(default_factory=dict, repr=False)

@@ -25,7 +25,15 @@ from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.federation.private_files import replace_private_file
 from veilsum.roles.learning.task import Samples
-from veilsum.roles.views.view import EpochKeys, NoiseSecrets, Observed, OwnUpdate, PublicFacts, Result, View
+from veilsum.roles.views.view import (
+    EpochKeys,
+    Observed,
+    OwnUpdate,
+    PerturbationSecrets,
+    PublicFacts,
+    Result,
+    View,
+)
 
 FORMAT = "veilsum view 3"
 _FAMILY = b"veilsum view "
@@ -186,7 +194,7 @@ def _view(table: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> View:
             for party, session, given, taken, biases in table["epoch_keys"]
         ),
         noise_secrets=tuple(
-            NoiseSecrets(
+            PerturbationSecrets(
                 bytes.fromhex(key_id), array(scale), array(gammas), array(blinders), array(shifts), shift
             )
             for key_id, scale, gammas, blinders, shifts, shift in table["noise_secrets"]

@@ -28,11 +28,11 @@ from veilsum.roles.learning.contract import Learner, LocalUpdate
 from veilsum.roles.learning.defences.keeping import KeepingLearner
 from veilsum.roles.learning.first_model import shapes_of
 from veilsum.roles.learning.task import HoldsSamples, Samples
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.clock import Clock, date
-from veilsum.roles.process.context import Place, ask_for_task, find_first_model
+from veilsum.roles.process.context import RoleContext, ask_for_task, find_first_model
 from veilsum.roles.process.machines import Machine, Rules
-from veilsum.roles.process.observer import Witness
+from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.views.file import BadViewFile, load_view, save_view
 from veilsum.roles.views.view import EpochKeys, Observed, OwnUpdate, PublicFacts, Result, TellsSecrets, View
 
@@ -40,14 +40,14 @@ Save = Callable[[View, Path], None]
 
 
 @dataclass
-class ViewRecording(Witness):
+class ViewRecording(RunObserver):
     """What one party sees of a run, and the file that it goes to."""
 
     party: PartyId
     facts: PublicFacts
     initial_model: Model
     path: Path
-    journal: Journal
+    journal: RoleLog
     data: Samples | None = None
     earlier: View | None = None
     """What an earlier life of this party has recorded of the same run."""
@@ -158,7 +158,7 @@ class ViewRecording(Witness):
 
 
 def begin_recording(
-    place: Place, rules: Rules, learner: Learner | None, first: Model | None, journal: Journal
+    place: RoleContext, rules: Rules, learner: Learner | None, first: Model | None, journal: RoleLog
 ) -> ViewRecording | None:
     """The recording that the command line asks for, if it does; `first` is the model of round 0 where it is at hand."""
     path = place.options.record_view

@@ -2,7 +2,7 @@
 
 The textbook view of a party is its input, its coins and the messages it received. Here that is: the messages it sent
 and received, decoded; the results it computed; its own data, updates and secrets (a peer's seeds of a session, the
-noise keys of a server that disguises the model); and what everybody knows: the agreed settings, the architecture and
+noise keys of a server that perturbs the model); and what everybody knows: the agreed settings, the architecture and
 the first model, which is made from the agreed seed. A coalition has all of that of each member. The
 broker has no key: of each message it knows sender, receiver, kind, size and time.
 
@@ -90,8 +90,8 @@ class EpochKeys:
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseSecrets:
-    """What a server drew to disguise the model of one attempt; the names are those of
+class PerturbationSecrets:
+    """What a server drew to perturb the model of one attempt; the names are those of
     protocol/perturbation/algebra/key.py."""
 
     key_id: bytes
@@ -106,7 +106,7 @@ class NoiseSecrets:
 class TellsSecrets(Protocol):
     """A server's noise that tells what it draws to whoever records the server's own view."""
 
-    on_secrets: Callable[[NoiseSecrets], None]
+    on_secrets: Callable[[PerturbationSecrets], None]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class View:
     own_updates: tuple[OwnUpdate, ...] = ()
     own_data: Mapping[str, Samples] = field(default_factory=dict)
     epoch_keys: tuple[EpochKeys, ...] = ()
-    noise_secrets: tuple[NoiseSecrets, ...] = ()
+    noise_secrets: tuple[PerturbationSecrets, ...] = ()
 
     @property
     def adversary(self) -> str:

@@ -30,18 +30,18 @@ def require_fit(request: Request) -> None:
                 f"{len(task.train)}"
             ]
         )
-    disguises = config.find_scheme().perturbs
-    if disguises and entry.kind in _GRADIENTS and SERVER not in members_of(request.adversary, config.parties):
+    perturbs = config.find_scheme().perturbs
+    if perturbs and entry.kind in _GRADIENTS and SERVER not in members_of(request.adversary, config.parties):
         raise AttackDoesNotFit(
-            f"{request.attack} needs a gradient, and {request.adversary} sees disguised models only under "
+            f"{request.attack} needs a gradient, and {request.adversary} sees perturbed models only under "
             f"{request.scheme}: use perturbation or one of the noise attacks"
         )
-    if disguises and entry.kind in ("membership", "gmi", "rounds"):
+    if perturbs and entry.kind in ("membership", "gmi", "rounds"):
         raise AttackDoesNotFit(
             f"{request.attack} is made for models that parties train step by step, and {request.scheme} recovers one "
             "gradient per round: use noise-membership or one of the noise attacks"
         )
-    if entry.kind in ("perturbation", "noise") and not disguises:
+    if entry.kind in ("perturbation", "noise") and not perturbs:
         raise ParameterError(
             [f"{request.attack} is an attack on perturbed and bilateral, not on {request.scheme}"]
         )

@@ -13,7 +13,7 @@ from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, play
 
 _ANY_ATTACK = "idlg"
-_DISGUISABLE = "mlp2:64"
+_PERTURBABLE = "mlp2:64"
 """In place of dlnet, whose sigmoids carry no factors."""
 
 
@@ -59,11 +59,11 @@ class Request:
 
     @property
     def architecture(self) -> str:
-        """The model that is attacked: the user's, or the attack's own if the scheme can disguise that."""
+        """The model that is attacked: the user's, or the attack's own if the scheme can perturb that."""
         if self.model is not None:
             return self.model
-        disguises = self.scheme in ("perturbed", "bilateral")
-        return _DISGUISABLE if disguises and self.entry.model == "dlnet" else self.entry.model
+        perturbs = self.scheme in ("perturbed", "bilateral")
+        return _PERTURBABLE if perturbs and self.entry.model == "dlnet" else self.entry.model
 
     @property
     def undefended(self) -> Request:

@@ -79,7 +79,7 @@ class RequestJob:
     def bundle(self) -> str:
         """The same attack under the same protection meets the same federation, and often the same gradients.
 
-        Attacks on noise disguise the same trained models.
+        Attacks on noise perturb the same trained models.
         """
         if self.request.entry.kind in ("perturbation", "noise"):
             return "noise"

@@ -116,7 +116,7 @@ def play(
         name: few.train.take(np.arange(index * images_per_party, (index + 1) * images_per_party))
         for index, name in enumerate(names)
     }
-    # What a disguising server begins with is its own; others know the model that follows from the seed.
+    # What a perturbing server begins with is its own; others know the model that follows from the seed.
     public = learners[names[0]].initial_model() if federation.scheme.perturbs else None
     recorder = ViewRecorder(federation, data=truth, outputs=outputs, public_model=public)
     simulation = Simulation(federation, observer=recorder)

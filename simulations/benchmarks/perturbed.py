@@ -3,7 +3,7 @@
 The plain client runs one forward and one backward pass; the protected client computes every term, ready for
 upload. The plain server does what scheme `plain` does in a round, with the same functions: it checks the uploads, takes
 their weighted mean and the step, and hashes the next model. The protected server does what scheme `perturbed` does: it
-draws a key, disguises the model and hashes it before; after, it checks the uploads, recovers the gradient from the
+draws a key, perturbs the model and hashes it before; after, it checks the uploads, recovers the gradient from the
 weighted mean of all terms, steps and hashes. Sending and receiving are left out on both sides. The phases are
 those the publications report: perturbation, forward pass, backward passes, model update. The exchange of cross entropy
 is counted with the backward passes at the client, and by itself at the server.
@@ -46,12 +46,12 @@ from veilsum.protocol.perturbation.algebra.terms import (
 )
 from veilsum.protocol.perturbation.contract import require_numbers
 from veilsum.protocol.perturbation.draws import Reals
-from veilsum.protocol.perturbation.settings import Loss, Mode, NoiseSettings
+from veilsum.protocol.perturbation.settings import Loss, Mode, PerturbationSettings
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.perturbation.client import TaskNoise
-from veilsum.roles.learning.perturbation.server import DisguisingServer, TaskDisguise
+from veilsum.roles.learning.perturbation.client import TracedTask
+from veilsum.roles.learning.perturbation.server import TaskPerturbation, TaskServerPerturbation
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import to_vector
 from veilsum.simulations.benchmarks.measuring import Figure
@@ -179,7 +179,7 @@ class _Bench:
         self.labels = torch.randint(OUTPUTS, (batch,), generator=generator)
         self.model, self.loss = model, loss
         self.plan = trace(model, self.inputs[:1])
-        self.settings = NoiseSettings(mode=noise, loss=loss, groups=groups)
+        self.settings = PerturbationSettings(mode=noise, loss=loss, groups=groups)
         self.key = new_key(self.plan, self.settings, os.urandom)
         self.other_layout = self.plan.channels_last and self.settings.has_offset
         self.perturbed = copy.deepcopy(model)
@@ -199,10 +199,10 @@ class _Bench:
         self.uploads = [terms.copy() for _ in range(CLIENTS)]
         self.payloads = [np.resize(terms, len(self.true)) for _ in range(CLIENTS)]
         self.uploaded = terms.size
-        noise = TaskNoise(self.plan, self.settings)
-        self.server = DisguisingServer(noise, TRAINING)
-        self.disguise = TaskDisguise(self.key, self.true, noise, 0, TRAINING.learning_rate_at(0))
-        self.condition = self.disguise.recover(self.mean(self.uploads)).condition
+        noise = TracedTask(self.plan, self.settings)
+        self.server = TaskServerPerturbation(noise, TRAINING)
+        self.perturbation = TaskPerturbation(self.key, self.true, noise, 0, TRAINING.learning_rate_at(0))
+        self.condition = self.perturbation.recover(self.mean(self.uploads)).condition
 
     def jobs(self) -> dict[str, Callable[[], object]]:
         jobs: dict[str, Callable[[], object]] = {
@@ -211,7 +211,7 @@ class _Bench:
             FORWARD: lambda: run_forward(self.plan, self.perturbed, self.key.public, self.inputs),
             CLIENT: self.client,
             PLAIN_SERVER: self.plain_server,
-            PERTURB: lambda: hash_model(self.server.disguise(self.true, 0, os.urandom).model),
+            PERTURB: lambda: hash_model(self.server.perturb(self.true, 0, os.urandom).model),
             UPDATE: self.update,
         }
         if self.other_layout:
@@ -237,7 +237,7 @@ class _Bench:
         return self.step(self.mean(self.payloads))
 
     def update(self) -> object:
-        return self.step(self.disguise.recover(self.mean(self.uploads)).mean)
+        return self.step(self.perturbation.recover(self.mean(self.uploads)).mean)
 
     def mean(self, vectors: list[FloatVector]) -> Reals:
         for vector in vectors:

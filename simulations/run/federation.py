@@ -27,13 +27,13 @@ from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.machines import Noise, Rules
-from veilsum.roles.process.persistent_state import Durable
-from veilsum.roles.process.server_step import StepOptimizer, Stepping
+from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 from veilsum.simulations.run.keypool import simulation_rsa_key
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.perturbation.client import PerturbedLearner
-    from veilsum.roles.learning.perturbation.server import DisguisingServer
+    from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Federation:
     learners: Mapping[PartyId, Learner]
     initial_model: Model
     entropy: SeededEntropy
-    noise: DisguisingServer | None = None
+    noise: TaskServerPerturbation | None = None
     optimizer: StepOptimizer | None = None
 
     @classmethod
@@ -57,13 +57,13 @@ class Federation:
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
         entropy = SeededEntropy(config.seed)
-        noise, disguising = None, None
+        noise, perturbing = None, None
         if scheme.perturbs:
             from veilsum.roles.learning.perturbation.client import trace_task
-            from veilsum.roles.learning.perturbation.server import DisguisingServer
+            from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
 
             noise = trace_task(config, task)
-            disguising = DisguisingServer(noise, config.training_options())
+            perturbing = TaskServerPerturbation(noise, config.training_options())
         learners: dict[PartyId, Learner] = {
             name: make_learner(
                 task,
@@ -90,7 +90,7 @@ class Federation:
             learners=learners,
             initial_model=model,
             entropy=entropy,
-            noise=disguising,
+            noise=perturbing,
             optimizer=make_server_optimizer(task, config.training_options()),
         )
 
@@ -105,18 +105,18 @@ class Federation:
             yield f"{'every party' if len(names) == len(self.learners) else ', '.join(names)}: {note}"
 
     def noise_notes(self) -> Iterator[str]:
-        """What the noise of a disguising scheme leaves open."""
+        """What the noise of a perturbing scheme leaves open."""
         return iter(()) if self.noise is None else self.noise.warnings()
 
-    def fresh(self) -> Durable:
+    def fresh(self) -> PersistentState:
         """What a party has before its first round."""
-        return Durable(0, self.initial_model)
+        return PersistentState(0, self.initial_model)
 
     @property
     def rules(self) -> Rules:
         return Rules(self.config, self.scheme, self.parameters, self.training, self.roster)
 
-    def machine(self, name: PartyId, durable: Durable) -> ServerMachine | ParticipantMachine:
+    def machine(self, name: PartyId, durable: PersistentState) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{durable.life}")
         noise: Noise = None
@@ -124,9 +124,9 @@ class Federation:
             noise = self.noise if name == SERVER else cast("PerturbedLearner", self.learners[name])
         return self.rules.machine(self.identities[name], durable, random, noise, self.optimizer)
 
-    def stepping(self) -> Stepping:
+    def stepping(self) -> ServerStep:
         """What makes the next model from a mean, as a server that has done no round yet."""
-        return Stepping(self.training, self.optimizer)
+        return ServerStep(self.training, self.optimizer)
 
 
 def _identities(config: FederationConfig, scheme: Scheme, entropy: SeededEntropy) -> dict[PartyId, Identity]:

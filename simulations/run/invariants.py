@@ -29,7 +29,7 @@ class InvariantViolated(LocalProtocolError):
     """The protocol did what it must never do; the text says which invariant broke."""
 
 
-class Vigil:
+class InvariantMonitor:
     def __init__(self) -> None:
         self._results: dict[int, tuple[bytes, tuple[PartyId, ...]]] = {}
         self._newest: dict[PartyId, int] = {}

@@ -21,7 +21,7 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import LocalUpdate, sha256_of
 from veilsum.simulations.run.federation import Federation
-from veilsum.simulations.run.invariants import InvariantViolated, Vigil
+from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
 from veilsum.simulations.run.simulation import Node, Observer
 
 _BLOCK = 1 << 18
@@ -31,7 +31,7 @@ _BLOCK = 1 << 18
 class RoundRecord:
     """One committed round. Byte counts are of all participants together, since the round before.
 
-    There is no `loss` where a disguised round was closed without a step: parties only know that of the disguise.
+    There is no `loss` where a perturbed round was closed without a step: parties only know that of the perturbation.
     """
 
     round: int
@@ -80,7 +80,7 @@ class Recorder(Observer):
 
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}
-        self.vigil = Vigil()
+        self.vigil = InvariantMonitor()
         self._stepping = self.federation.stepping()
         self._counted = (0, 0)
 

@@ -28,9 +28,9 @@ from veilsum.protocol.wire.envelope import Body, Envelope, decode_envelope, enco
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.protocol.wire.replay import Duplicate
 from veilsum.roles.learning.contract import Learner, LocalUpdate, train_as_asked
-from veilsum.roles.process.envelopes import PostOffice, grouped_sends
+from veilsum.roles.process.envelopes import EnvelopeCodec, grouped_sends
 from veilsum.roles.process.machines import Machine
-from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.run.federation import Federation
 from veilsum.transport.memory.faults import Faults
 from veilsum.transport.memory.network import (
@@ -49,8 +49,8 @@ class Node:
 
     name: PartyId
     machine: Machine
-    post: PostOffice
-    durable: Durable
+    post: EnvelopeCodec
+    durable: PersistentState
     learner: Learner | None
     lost_before: type[Message] | None = None
     alive: bool = True
@@ -118,12 +118,12 @@ class Simulation:
         self.refusals: list[Refusal] = []
         self.nodes = {name: self._node(name, self.federation.fresh()) for name in self.federation.identities}
 
-    def _node(self, name: PartyId, durable: Durable) -> Node:
+    def _node(self, name: PartyId, durable: PersistentState) -> Node:
         federation = self.federation
         return Node(
             name=name,
             machine=federation.machine(name, durable),
-            post=PostOffice(
+            post=EnvelopeCodec(
                 federation.identities[name],
                 federation.roster,
                 federation.parameters.config_hash,

@@ -16,9 +16,9 @@ from veilsum.roles.learning.task import Samples
 from veilsum.roles.views.view import (
     BROKER,
     EpochKeys,
-    NoiseSecrets,
     Observed,
     OwnUpdate,
+    PerturbationSecrets,
     PublicFacts,
     Result,
     View,
@@ -46,7 +46,7 @@ class ViewRecorder(Recorder):
         self._results: list[Result] = []
         self._own: list[OwnUpdate] = []
         self._keys: dict[tuple[PartyId, bytes], EpochKeys] = {}
-        self._noise: list[NoiseSecrets] = []
+        self._noise: list[PerturbationSecrets] = []
         if self.federation.noise is not None:
             self.federation.noise.on_secrets = self._noise.append
 

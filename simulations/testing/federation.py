@@ -28,7 +28,11 @@ from veilsum.protocol.machines.scheme import Scheme, find_scheme
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.run.keypool import simulation_rsa_key
-from veilsum.simulations.testing.perturbation import TableClientNoise, TableLearner, TableServerNoise
+from veilsum.simulations.testing.perturbation import (
+    TableClientPerturbation,
+    TableLearner,
+    TableServerPerturbation,
+)
 
 CLIP = 8.0
 MAX_WEIGHT = 1000
@@ -63,14 +67,14 @@ class Federation:
     learner: TableLearner = dataclasses.field(repr=False)
     entropy: SeededEntropy = dataclasses.field(repr=False)
 
-    def noise_of(self, name: PartyId) -> TableServerNoise | TableClientNoise | None:
-        """What the machine of a disguising scheme is given besides."""
+    def noise_of(self, name: PartyId) -> TableServerPerturbation | TableClientPerturbation | None:
+        """What the machine of a perturbing scheme is given besides."""
         if not self.scheme.perturbs:
             return None
         asks = self.parameters.options.get("asks", "yes") == "yes"
         if name == SERVER:
-            return TableServerNoise(self.parameters.dimension, asks)
-        return TableClientNoise(self.parameters.dimension, asks, name, self.learner)
+            return TableServerPerturbation(self.parameters.dimension, asks)
+        return TableClientPerturbation(self.parameters.dimension, asks, name, self.learner)
 
     @property
     def participants(self) -> tuple[PartyId, ...]:

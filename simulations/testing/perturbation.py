@@ -1,4 +1,4 @@
-"""A stand-in for the noise of disguising schemes that needs no network.
+"""A stand-in for the noise of perturbing schemes that needs no network.
 
 A client's first term is its marked vector, its second one the vector times the public direction, plus what it was
 answered. So the recovered mean is the mean of the marked vectors, and a mistaken answer or key shows in the sum.
@@ -16,10 +16,10 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import LocalResult, Model
 from veilsum.protocol.perturbation.contract import (
-    Answer,
     Asked,
+    ExchangeReply,
+    ExchangeRequest,
     PublicPart,
-    Question,
     Reals,
     Recovered,
     require_numbers,
@@ -49,8 +49,8 @@ class _Shape:
 
 
 @dataclass(frozen=True)
-class TableServerNoise(_Shape):
-    def disguise(self, model: Model, round: int, random: RandomBytes) -> TableDisguise:  # noqa: A002 - the protocol's own word
+class TableServerPerturbation(_Shape):
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> TablePerturbation:  # noqa: A002 - the protocol's own word
         public = PublicPart(
             key_id=require_random(random, KEY_BYTES),
             plan_digest=bytes(32),
@@ -61,7 +61,7 @@ class TableServerNoise(_Shape):
             directions=np.full(1, 0.5, dtype="<f8"),
             feature_weight=1.0,
         )
-        return TableDisguise(self.dimension, (model * np.float32(2)).astype("<f4"), public)
+        return TablePerturbation(self.dimension, (model * np.float32(2)).astype("<f4"), public)
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
         return (model * np.float32(2)).astype("<f4")
@@ -71,24 +71,24 @@ class TableServerNoise(_Shape):
 
 
 @dataclass(frozen=True)
-class TableDisguise:
+class TablePerturbation:
     dimension: int
     model: Model
     public: PublicPart
 
-    def require_question(self, question: Question) -> None:
+    def require_question(self, question: ExchangeRequest) -> None:
         require_numbers(question.alpha, "<f8", SAMPLES, "alpha")
         require_numbers(question.values, "<f8", SAMPLES, "outputs")
 
-    def answer(self, question: Question, random: RandomBytes) -> Answer:
-        return Answer(question.key_id, question.values * SECRET, question.alpha, question.alpha)
+    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
+        return ExchangeReply(question.key_id, question.values * SECRET, question.alpha, question.alpha)
 
     def recover(self, terms: Reals) -> Recovered:
         return Recovered(terms[: self.dimension], 1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class TableClientNoise(_Shape):
+class TableClientPerturbation(_Shape):
     party: PartyId
     learner: TableLearner
 
@@ -98,7 +98,7 @@ class TableClientNoise(_Shape):
 
     def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         numbers = np.arange(SAMPLES, dtype="<f8")
-        return Asked(Question(public.key_id, numbers, numbers), kept=self.party)
+        return Asked(ExchangeRequest(public.key_id, numbers, numbers), kept=self.party)
 
     def compute(
         self,
@@ -106,7 +106,7 @@ class TableClientNoise(_Shape):
         public: PublicPart,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
-        answer: Answer | None,
+        answer: ExchangeReply | None,
     ) -> LocalResult:
         trained = self.learner.train(self.party, round, model)
         if answer is not None:

@@ -52,7 +52,7 @@ class Stuck(AssertionError):
 
 
 @dataclass
-class Durable:
+class PersistentState:
     """What a party's driver has on disk."""
 
     rounds_done: int = 0
@@ -101,7 +101,7 @@ class Table:
         self._numbers = 0
         self._crash_points: dict[PartyId, type[Message]] = {}
         names = (SERVER, *federation.participants)
-        self._durable = {name: Durable() for name in names}
+        self._durable = {name: PersistentState() for name in names}
         self._random = {name: federation.entropy.for_party(name) for name in names}
         self.machines = {name: self._new_machine(name) for name in names}
 

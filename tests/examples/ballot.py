@@ -14,11 +14,11 @@ from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Committed,
     Failed,
-    RoundMachine,
-    Seat,
-    ServerDesk,
+    ParticipantContext,
+    ServerContext,
     failure_of,
     handles,
     outcome_of,
@@ -53,7 +53,7 @@ class VoterPhase(Phase):
     CLOSED = "closed"
 
 
-class Urn(RoundMachine):
+class Urn(AttemptMachine):
     table = TransitionTable(
         "ballot server",
         UrnPhase.COLLECTING,
@@ -64,50 +64,50 @@ class Urn(RoundMachine):
         },
     )
 
-    def __init__(self, desk: ServerDesk) -> None:
-        super().__init__(desk.stamp)
-        self._desk = desk
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
         self._votes: dict[PartyId, RingVector] = {}
 
     def start(self, now: float) -> list[Event]:
-        self.deadline = now + self._desk.timing.training_s + self._desk.timing.phase_s
-        return self._desk.open_round()
+        self.deadline = now + self._context.timing.training_s + self._context.timing.phase_s
+        return self._context.open_round()
 
     @handles(Vote)
     def collect(self, sender: PartyId, vote: Vote, now: float) -> list[Event]:
-        parameters = self._desk.parameters
+        parameters = self._context.parameters
         require_absent(sender, self._votes)
         self._votes[sender] = parameters.encoding.ring.require(vote.vector, parameters.vector_length)
-        if len(self._votes) < len(self._desk.session.members):
+        if len(self._votes) < len(self._context.session.members):
             return []
         self.move(Vote, UrnPhase.COUNTING)
         return [WorkRequested(self._count, self._counted, self._not_counted)]
 
     def _count(self) -> tuple[RingVector, Model]:
-        parameters, model = self._desk.parameters, self._desk.model
+        parameters, model = self._context.parameters, self._context.model
         assert model is not None
         total = parameters.encoding.ring.zeros(parameters.vector_length)
         for vote in self._votes.values():
             total += vote
         mean, _ = parameters.encoding.decode_mean(total, len(self._votes))
-        return total, self._desk.next_model(model, mean)
+        return total, self._context.next_model(model, mean)
 
     def _counted(self, counted: tuple[RingVector, Model], now: float) -> list[Event]:
         total, model = counted
         self.move("work", UrnPhase.CLOSED)
-        self.outcome = Committed(self._desk.session.members, model, hash_model(model), total)
+        self.outcome = Committed(self._context.session.members, model, hash_model(model), total)
         return []
 
     def _not_counted(self, error: ProtocolError, now: float) -> list[Event]:
         return self.fail("work", UrnPhase.CLOSED, failure_of(error, repeatable=False))
 
     def deadline_passed(self, now: float) -> list[Event]:
-        missing = tuple(name for name in self._desk.session.members if name not in self._votes)
+        missing = tuple(name for name in self._context.session.members if name not in self._votes)
         failed = Failed(AbortReason.MISSING_UPLOAD, missing[0], missing=missing, repeatable=False)
         return self.fail("deadline", UrnPhase.CLOSED, failed)
 
 
-class Voter(RoundMachine):
+class Voter(AttemptMachine):
     table = TransitionTable(
         "ballot client",
         VoterPhase.VOTING,
@@ -121,41 +121,43 @@ class Voter(RoundMachine):
         },
     )
 
-    def __init__(self, seat: Seat) -> None:
-        super().__init__(seat.stamp)
-        self._seat = seat
+    def __init__(self, context: ParticipantContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
 
     def start(self, now: float) -> list[Event]:
-        self.deadline = now + self._seat.timing.patience_s
-        return self._seat.train(self._mask, now)
+        self.deadline = now + self._context.timing.patience_s
+        return self._context.train(self._mask, now)
 
     def _mask(self, trained: LocalResult, now: float) -> list[Event]:
-        return [WorkRequested(lambda: self._masked(trained), self._vote, self._seat.withdraw)]
+        return [WorkRequested(lambda: self._masked(trained), self._vote, self._context.withdraw)]
 
     def _masked(self, trained: LocalResult) -> RingVector:
-        seat, encoding = self._seat, self._seat.parameters.encoding
+        context, encoding = self._context, self._context.parameters.encoding
         vector = encoding.encode(trained.payload, trained.samples)
-        others = [name for name in seat.session.members if name != seat.name]
+        others = [name for name in context.session.members if name != context.name]
         keys = {
-            other: pair_mask_key(seat.box_key, seat.session.box_key_of(other), self.stamp, (seat.name, other))
+            other: pair_mask_key(
+                context.box_key, context.session.box_key_of(other), self.stamp, (context.name, other)
+            )
             for other in others
         }
-        mask_upload(encoding.ring, vector, seat.name, keys)
+        mask_upload(encoding.ring, vector, context.name, keys)
         return vector
 
     def _vote(self, vector: RingVector, now: float) -> list[Event]:
         """Once the vote is out its sum may be open: no other sum of this round may ever hold it."""
-        self.move("work", VoterPhase.AWAITING_RESULT, now + self._seat.timing.patience_s)
-        spent = self._seat.record.spend(self.stamp, (), ())
+        self.move("work", VoterPhase.AWAITING_RESULT, now + self._context.timing.patience_s)
+        spent = self._context.record.spend(self.stamp, (), ())
         return [spent, Send(SERVER, Vote(self.stamp, vector))]
 
     @handles(RoundClosed)
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
         require_from_server(sender)
-        if closed.committed and closed.members != self._seat.session.members:
+        if closed.committed and closed.members != self._context.session.members:
             raise Rejection(AbortReason.SURVIVOR_LIST, "the sum of a ballot is over everyone")
         self.move(RoundClosed, VoterPhase.CLOSED)
-        self.outcome = outcome_of(closed, self._seat.name)
+        self.outcome = outcome_of(closed, self._context.name)
         return []
 
     def deadline_passed(self, now: float) -> list[Event]:
@@ -173,11 +175,11 @@ class Ballot(Scheme):
     drop_points = {"upload": Vote}
     machines = {"ballot server": Urn, "ballot client": Voter}
 
-    def server_round(self, desk: ServerDesk) -> RoundMachine:
-        return Urn(desk)
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        return Urn(context)
 
-    def participant_round(self, seat: Seat) -> RoundMachine:
-        return Voter(seat)
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        return Voter(context)
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

@@ -13,7 +13,7 @@ from typing import Any
 
 from veilsum.protocol.wire.messages import kind_of
 from veilsum.roles.cli import main as cli
-from veilsum.roles.process.envelopes import PostOffice
+from veilsum.roles.process.envelopes import EnvelopeCodec
 
 
 def power_cut() -> None:
@@ -21,14 +21,14 @@ def power_cut() -> None:
 
 
 def cut_before_sending(kind: str) -> None:
-    seal = PostOffice.seal
+    seal = EnvelopeCodec.seal
 
-    def guarded(self: PostOffice, receivers: Any, message: Any, phase: str) -> Any:
+    def guarded(self: EnvelopeCodec, receivers: Any, message: Any, phase: str) -> Any:
         if kind_of(message) == kind:
             power_cut()
         return seal(self, receivers, message, phase)
 
-    PostOffice.seal = guarded  # type: ignore[method-assign]  # the fault under test
+    EnvelopeCodec.seal = guarded  # type: ignore[method-assign]  # the fault under test
 
 
 def cut_before_writing(last: int) -> None:

@@ -64,7 +64,7 @@ AVERAGING = ("scheme=plain", "scheme=mpc", "scheme=ampc", "scheme=masked")
 SHARING = ("scheme=mpc", "scheme=ampc")
 SECURE = (*SHARING, "scheme=masked")
 PERTURBED, BILATERAL = ("scheme=perturbed",), ("scheme=bilateral",)
-DISGUISED = (*PERTURBED, *BILATERAL)
+PERTURBING = (*PERTURBED, *BILATERAL)
 DIGITS, SMALL = ("task=digits",), ("task=vectors:50",)
 TASKS = (*SMALL, *DIGITS)
 LOSSES = ("loss=ce", "loss=mse")
@@ -84,11 +84,11 @@ def _drops(phases: Words, count: int = 1) -> Words:
 
 # Every line stands for all the ways of taking one word from each of its columns.
 PRODUCTS: tuple[tuple[Words, ...], ...] = (
-    ((*AVERAGING, *DISGUISED), DIGITS, LOSSES),
+    ((*AVERAGING, *PERTURBING), DIGITS, LOSSES),
     (AVERAGING, SMALL),
     (AVERAGING, DIGITS, ("payload=delta", "payload=gradient")),
     (AVERAGING, TASKS, FAULTS),
-    (DISGUISED, DIGITS, LOSSES, FAULTS),
+    (PERTURBING, DIGITS, LOSSES, FAULTS),
     (("scheme=plain",), TASKS, _drops(("upload",))),
     (("scheme=masked",), SMALL, (*_drops(MASKED_PHASES), *_drops(MASKED_PHASES, 2))),
     (SHARING, SMALL, (*_drops(SHARING_PHASES), *_drops(("ready", "upload"), 2))),
@@ -96,13 +96,13 @@ PRODUCTS: tuple[tuple[Words, ...], ...] = (
     (PERTURBED, DIGITS, LOSSES, _drops(("question", "upload"))),
     (BILATERAL, DIGITS, ("loss=ce",), _drops(("question", *MASKED_PHASES))),
     (BILATERAL, DIGITS, ("loss=mse",), _drops(MASKED_PHASES)),
-    (DISGUISED, DIGITS, LOSSES, ("groups=2", "groups=10", "noise=scale", "alpha=sum", "gamma=0.25")),
-    (DISGUISED, DIGITS, ("loss=ce",), ("ce_exchange=printed",), ("groups=1", "groups=2", "groups=10")),
-    (DISGUISED, DIGITS, ("gradient_batch=mini", "server_optimizer=adam")),
-    (DISGUISED, DIGITS, ("model=dlnet-relu", "model=mlp3:20")),
-    (DISGUISED, DIGITS, ("model=dlnet",), ("barrier=unit",)),
+    (PERTURBING, DIGITS, LOSSES, ("groups=2", "groups=10", "noise=scale", "alpha=sum", "gamma=0.25")),
+    (PERTURBING, DIGITS, ("loss=ce",), ("ce_exchange=printed",), ("groups=1", "groups=2", "groups=10")),
+    (PERTURBING, DIGITS, ("gradient_batch=mini", "server_optimizer=adam")),
+    (PERTURBING, DIGITS, ("model=dlnet-relu", "model=mlp3:20")),
+    (PERTURBING, DIGITS, ("model=dlnet",), ("barrier=unit",)),
     (PERTURBED, DIGITS, ("model=resnet20",), ("rounds=1",), ("gradient_batch=mini",)),
-    (("scheme=plain", "scheme=masked", *DISGUISED), ("task=synthetic-regression",)),
+    (("scheme=plain", "scheme=masked", *PERTURBING), ("task=synthetic-regression",)),
     (SECURE, SMALL, EIGHT, GRAPHS, LOST_OR_NOT),
     (SECURE, SMALL, EDGES),
     (SECURE, SMALL, EIGHT, ("graph=k-regular:6",), ("threshold=5",), LOST_OR_NOT),

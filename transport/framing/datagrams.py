@@ -106,7 +106,7 @@ Header: TypeAlias = Chunk | Probe | Ack
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class ReceiverState:
     """The body of an acknowledgement; `bitmaps` has a bit per chunk of each message not yet delivered."""
 
     delivered_below: int
@@ -122,7 +122,7 @@ class Holdings:
         return b"".join(parts)
 
     @classmethod
-    def parse(cls, body: Buffer) -> Holdings | None:
+    def parse(cls, body: Buffer) -> ReceiverState | None:
         view = memoryview(body)
         if len(view) < _ACK_BODY.size:
             return None

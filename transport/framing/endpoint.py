@@ -45,8 +45,8 @@ from veilsum.transport.framing.datagrams import (
     Chunk,
     Head,
     Header,
-    Holdings,
     Probe,
+    ReceiverState,
     associated_data,
     open_with_checksum,
     parse_header,
@@ -247,7 +247,7 @@ class Endpoint:
             self._owe_ack(sender, header.head, None if urgent else now + self.limits.ack_delay_s)
 
     def _receive_ack(self, sender: Address, head: Head, body: Buffer, now: float) -> None:
-        holdings = Holdings.parse(body)
+        holdings = ReceiverState.parse(body)
         outgoing = self._outgoing.get(sender)
         if holdings is None or outgoing is None:
             self.counters.malformed += holdings is None
@@ -276,7 +276,7 @@ class Endpoint:
         return urgent
 
     def _owe_ack(self, sender: Address, head: Head, at: float | None) -> None:
-        """Answer at once, or (`at`) a little later, together with what arrives meanwhile."""
+        """ExchangeReply at once, or (`at`) a little later, together with what arrives meanwhile."""
         key = (sender, head.from_life)
         if at is None or key in self._acks_due:
             self._acks_later.pop(sender, None)

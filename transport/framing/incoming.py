@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 from typing import TYPE_CHECKING
 
-from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, Holdings
+from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, ReceiverState
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Buffer
@@ -83,13 +83,13 @@ class Incoming:
     def held_bytes(self) -> int:
         return self._partial_bytes + self._unread_bytes
 
-    def holdings(self) -> Holdings:
+    def holdings(self) -> ReceiverState:
         """What to acknowledge now; whoever is told of too little room is to be told when there is more."""
         self._unacknowledged_bytes = 0
         room = max(0, 2 * self._share - self.held_bytes - MESSAGE_OVERHEAD)
         self.starved = room < self._limits.max_message_bytes
         bitmaps = {number: message.arrived for number, message in self._partial.items()}
-        return Holdings(self._next_id, room, self._limits.max_message_bytes, bitmaps)
+        return ReceiverState(self._next_id, room, self._limits.max_message_bytes, bitmaps)
 
     def receive_chunk(self, chunk: Chunk, body: Buffer, now: float) -> list[memoryview]:
         """Take in a chunk made for this life of ours; returns the messages whose turn has come, in order."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veilsum.transport.errors import TooLarge, TransportError, Unreachable
-from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, Head, Holdings, Probe, chunk_count
+from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, Head, Probe, ReceiverState, chunk_count
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Address, Buffer
@@ -229,7 +229,7 @@ class Outgoing:
     # What comes back.
 
     def receive_ack(
-        self, head: Head, holdings: Holdings, now: float
+        self, head: Head, holdings: ReceiverState, now: float
     ) -> list[tuple[int, TransportError | None]]:
         """Learn what the receiver has; returns every message that is thereby delivered (None) or hopeless."""
         if head.to_life != self._own_life or not self._accept_news(head):
@@ -248,7 +248,7 @@ class Outgoing:
         self._timer = now + self._round_trip.timeout() if self._flights else None
         return self._settle(holdings)
 
-    def _settle(self, holdings: Holdings) -> list[tuple[int, TransportError | None]]:
+    def _settle(self, holdings: ReceiverState) -> list[tuple[int, TransportError | None]]:
         settled: list[tuple[int, TransportError | None]] = []
         for message in list(self._unfinished()):
             if message.id < holdings.delivered_below:
@@ -283,7 +283,7 @@ class Outgoing:
         for message in self._open.values():
             message.arrived = message.flying = 0
 
-    def _note_arrivals(self, holdings: Holdings) -> int:
+    def _note_arrivals(self, holdings: ReceiverState) -> int:
         progress = 0
         for message in self._open.values():
             message.arrived = holdings.bitmaps.get(message.id, 0) & ((1 << message.count) - 1)

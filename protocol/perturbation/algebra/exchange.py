@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.perturbation.algebra.key import NoiseKey
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.errors import ExchangeOverflow
 from veilsum.protocol.randomness import RandomBytes
@@ -36,7 +36,7 @@ SPREAD_LIMIT = 36.0
 
 
 @dataclass(frozen=True, eq=False)
-class ExchangeRequest:
+class RequestArrays:
     """What a client asks about one batch.
 
     `values` are outputs (samples x outputs) for log, and blinded ratios (samples x outputs x outputs) for
@@ -49,7 +49,7 @@ class ExchangeRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class ExchangeAnswer:
+class ReplyArrays:
     """Log: a, b (samples x outputs) and the shifted log partition sums (samples).
 
     Printed: blinded sums and blinder sums (samples x outputs), and (1 - exp(delta)) / xi (outputs).
@@ -74,14 +74,14 @@ class SurrogateSoftmax:
 class ClientExchange:
     """A client's side of one exchange; `blinding` is its own secret in the printed form."""
 
-    request: ExchangeRequest
+    request: RequestArrays
     blinding: Reals | None = field(default=None, repr=False)
 
 
-def ask(public: PublicNoise, outputs: Reals, alpha: Reals, random: RandomBytes) -> ClientExchange:
+def ask(public: PublicPerturbation, outputs: Reals, alpha: Reals, random: RandomBytes) -> ClientExchange:
     """Client: the request for one batch of perturbed outputs."""
     if public.exchange == "log":
-        return ClientExchange(ExchangeRequest(public.key_id, outputs, alpha))
+        return ClientExchange(RequestArrays(public.key_id, outputs, alpha))
     differences = outputs[:, None, :] - outputs[:, :, None]
     spread = float(differences.max())
     if not spread <= SPREAD_LIMIT:
@@ -90,10 +90,10 @@ def ask(public: PublicNoise, outputs: Reals, alpha: Reals, random: RandomBytes) 
     blinding = UniformStream(random).uniform(0.5, 1.5, samples * classes).reshape(samples, classes)
     ratios = np.exp(differences) + blinding[:, :, None]
     ratios[:, np.arange(classes), np.arange(classes)] = 0.0
-    return ClientExchange(ExchangeRequest(public.key_id, ratios, alpha), blinding)
+    return ClientExchange(RequestArrays(public.key_id, ratios, alpha), blinding)
 
 
-def answer(key: NoiseKey, request: ExchangeRequest, random: RandomBytes) -> ExchangeAnswer:
+def answer(key: PerturbationKey, request: RequestArrays, random: RandomBytes) -> ReplyArrays:
     """Server: answer one client's request."""
     _require_request(key, request)
     if key.settings.exchange == "log":
@@ -101,7 +101,7 @@ def answer(key: NoiseKey, request: ExchangeRequest, random: RandomBytes) -> Exch
     return _answer_printed(key, request)
 
 
-def conclude(public: PublicNoise, exchange: ClientExchange, reply: ExchangeAnswer) -> SurrogateSoftmax:
+def conclude(public: PublicPerturbation, exchange: ClientExchange, reply: ReplyArrays) -> SurrogateSoftmax:
     """Client: what to train with, from the server's answer."""
     _require_answer(public, exchange, reply)
     if exchange.blinding is None:
@@ -113,17 +113,17 @@ def conclude(public: PublicNoise, exchange: ClientExchange, reply: ExchangeAnswe
     return SurrogateSoftmax(surrogate, surrogate * reply.third, None)
 
 
-def _answer_log(key: NoiseKey, request: ExchangeRequest, stream: UniformStream) -> ExchangeAnswer:
+def _answer_log(key: PerturbationKey, request: RequestArrays, stream: UniformStream) -> ReplyArrays:
     true = request.values - request.alpha[:, None] * key.offset
     peak = true.max(axis=1, keepdims=True)
     log_partition = peak[:, 0] + np.log(np.exp(true - peak).sum(axis=1))
     softmax = np.exp(true - log_partition[:, None])
     direction = stream.uniform(-1.0, 1.0, true.size).reshape(true.shape)
     surrogate = softmax + key.blinders[key.public.partition] * direction
-    return ExchangeAnswer(key.public.key_id, surrogate, direction, log_partition + key.loss_shift)
+    return ReplyArrays(key.public.key_id, surrogate, direction, log_partition + key.loss_shift)
 
 
-def _answer_printed(key: NoiseKey, request: ExchangeRequest) -> ExchangeAnswer:
+def _answer_printed(key: PerturbationKey, request: RequestArrays) -> ReplyArrays:
     offset, classes = key.offset, key.plan.head.outputs
     shifts = key.shifts[None, :, None]
     # exponents[n, i, j] = delta[i] - (r[j] - r[i]) * alpha[n]
@@ -135,10 +135,10 @@ def _answer_printed(key: NoiseKey, request: ExchangeRequest) -> ExchangeAnswer:
     correction[:, np.arange(classes), np.arange(classes)] = 0.0
     blinded = np.exp(key.shifts)[None, :] + (request.values * correction).sum(axis=2)
     ratio = (1.0 - np.exp(key.shifts)) / key.blinders[key.public.partition]
-    return ExchangeAnswer(key.public.key_id, blinded, correction.sum(axis=2), ratio)
+    return ReplyArrays(key.public.key_id, blinded, correction.sum(axis=2), ratio)
 
 
-def _require_request(key: NoiseKey, request: ExchangeRequest) -> None:
+def _require_request(key: PerturbationKey, request: RequestArrays) -> None:
     if not key.settings.has_offset or key.settings.loss != "ce":
         raise LocalProtocolError("this round's noise needs no exchange")
     if request.key_id != key.public.key_id:
@@ -153,7 +153,7 @@ def _require_request(key: NoiseKey, request: ExchangeRequest) -> None:
         raise Rejection(AbortReason.BAD_VECTOR, "the exchange carries values that are not finite")
 
 
-def _require_answer(public: PublicNoise, exchange: ClientExchange, reply: ExchangeAnswer) -> None:
+def _require_answer(public: PublicPerturbation, exchange: ClientExchange, reply: ReplyArrays) -> None:
     if reply.key_id != public.key_id:
         raise Rejection(AbortReason.WRONG_ROUND, "the exchange was answered with a stale key")
     samples, classes = exchange.request.values.shape[:2]

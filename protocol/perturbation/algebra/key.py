@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.algebra.layout import is_finite
-from veilsum.protocol.perturbation.algebra.public import KEY_ID_BYTES, PublicNoise
+from veilsum.protocol.perturbation.algebra.public import KEY_ID_BYTES, PublicPerturbation
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.randomness import RandomBytes
 
@@ -33,15 +33,15 @@ _MAGNITUDES = (0.5, 1.5)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoiseKey:
+class PerturbationKey:
     """`scale` per parameter entry, `gammas` and `blinders` per group, `shifts` per output, `loss_shift` once.
 
     The last three belong to the cross-entropy exchange.
     """
 
     plan: Plan
-    settings: NoiseSettings
-    public: PublicNoise
+    settings: PerturbationSettings
+    public: PublicPerturbation
     scale: Reals
     gammas: Reals
     blinders: Reals
@@ -79,13 +79,13 @@ class NoiseKey:
         }
 
 
-def new_key(plan: Plan, settings: NoiseSettings, random: RandomBytes) -> NoiseKey:
+def new_key(plan: Plan, settings: PerturbationSettings, random: RandomBytes) -> PerturbationKey:
     """Draw the noise of one round."""
     settings.require_fits(plan)
     stream = UniformStream(random)
     scale = plan.scale(plan.table.evaluate(_draw_factors(stream, plan.table.free, settings)))
     outputs, groups = (plan.head.outputs, settings.groups) if settings.has_offset else (0, 0)
-    public = PublicNoise(
+    public = PublicPerturbation(
         key_id=stream.octets(KEY_ID_BYTES),
         plan_digest=plan.digest,
         mode=settings.mode,
@@ -95,7 +95,7 @@ def new_key(plan: Plan, settings: NoiseSettings, random: RandomBytes) -> NoiseKe
         directions=stream.signed(*_MAGNITUDES, outputs),
         feature_weight=1.0 if settings.alpha == "sum" else 1.0 / plan.head.features,
     )
-    return NoiseKey(
+    return PerturbationKey(
         plan=plan,
         settings=settings,
         public=public,
@@ -107,7 +107,7 @@ def new_key(plan: Plan, settings: NoiseSettings, random: RandomBytes) -> NoiseKe
     )
 
 
-def _draw_factors(stream: UniformStream, count: int, settings: NoiseSettings) -> Reals:
+def _draw_factors(stream: UniformStream, count: int, settings: PerturbationSettings) -> Reals:
     low, high = settings.factor_range
     if settings.bit_exact:
         return stream.powers_of_two(ceil(log2(low)), floor(log2(high)), count)

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.algebra import layout
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.tracing.plan import Plan
 
 
 class TermBuffers:
     """Every byte is written exactly once, so nothing is copied when the terms are uploaded."""
 
-    def __init__(self, plan: Plan, public: PublicNoise, like: Tensor) -> None:
+    def __init__(self, plan: Plan, public: PublicPerturbation, like: Tensor) -> None:
         self._plan = plan
         sizes = layout.term_sizes(plan, public)
         self._flat = {name: like.new_empty(size) for name, size in sizes.items()}

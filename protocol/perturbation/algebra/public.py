@@ -22,7 +22,7 @@ KEY_ID_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
-class PublicNoise:
+class PublicPerturbation:
     """`partition[i]` is the group of output i, `directions` the public part of the offset, per output.
 
     `feature_weight` is the common weight of all features in alpha.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.perturbation.algebra.key import NoiseKey
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey
 from veilsum.protocol.perturbation.algebra.layout import (
     BETA,
     BLOCK,
@@ -55,7 +55,9 @@ class Recovered:
     warning: str | None
 
 
-def recover(key: NoiseKey, aggregate: Mapping[str, Vector], destination: Reals | None = None) -> Recovered:
+def recover(
+    key: PerturbationKey, aggregate: Mapping[str, Vector], destination: Reals | None = None
+) -> Recovered:
     """Undo the noise of one round. Raises `PrecisionLost` when nothing but rounding would come out.
 
     The gradient is written to `destination`, if that is given.
@@ -79,7 +81,7 @@ def recover(key: NoiseKey, aggregate: Mapping[str, Vector], destination: Reals |
     return Recovered(gradient, _loss(key, aggregate), condition, _moments(aggregate), warning)
 
 
-def _body_coefficients(key: NoiseKey) -> Iterator[tuple[float, str]]:
+def _body_coefficients(key: PerturbationKey) -> Iterator[tuple[float, str]]:
     """By how much each body term enters the true gradient."""
     if not key.settings.has_offset:
         return
@@ -99,7 +101,7 @@ class _Combination:
     Work goes block by block: summands are scaled, measured and added while the block is in the processor's cache.
     """
 
-    def __init__(self, key: NoiseKey, aggregate: Mapping[str, Vector], gradient: Reals) -> None:
+    def __init__(self, key: PerturbationKey, aggregate: Mapping[str, Vector], gradient: Reals) -> None:
         self._key = key
         self._aggregate = aggregate
         self._gradient = gradient
@@ -148,7 +150,7 @@ class _Combination:
         self.result += sum(map(sum_of_squares, targets))
 
 
-def _head_correction(key: NoiseKey, term: Vector) -> Reals:
+def _head_correction(key: PerturbationKey, term: Vector) -> Reals:
     """What the offset adds to the head, one row per output, the bias last."""
     if key.settings.loss == "mse":
         return np.outer(key.offset, term)
@@ -158,7 +160,7 @@ def _head_correction(key: NoiseKey, term: Vector) -> Reals:
     return corrected
 
 
-def _loss(key: NoiseKey, aggregate: Mapping[str, Vector]) -> float:
+def _loss(key: PerturbationKey, aggregate: Mapping[str, Vector]) -> float:
     loss = float(aggregate[GRADIENT][-1])
     if not key.settings.has_offset:
         return loss
@@ -187,7 +189,7 @@ def _condition(total: float, result: float) -> float:
     return total / result
 
 
-def _require_precision(key: NoiseKey, condition: float) -> None:
+def _require_precision(key: PerturbationKey, condition: float) -> None:
     settings = key.settings
     if settings.has_offset and condition * UNIT_ROUNDOFF[settings.precision] > USELESS_ERROR:
         raise PrecisionLost(condition, settings.gamma, settings.adapted(condition).gamma)

@@ -21,7 +21,7 @@ from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.algebra.terms import Forward, run_forward, squared_error_terms
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, UnsupportedModel, first_line
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 
 TOLERANCE = 1e-8
@@ -62,7 +62,7 @@ def _compare(plan: Plan) -> float:
         outputs = module(inputs)
         expected = _flat(torch.autograd.grad(mean_loss(outputs, targets, "mse"), list(module.parameters())))
     groups = min(2, plan.head.outputs)
-    key = new_key(plan, NoiseSettings(groups=groups, precision="float64"), stream.octets)
+    key = new_key(plan, PerturbationSettings(groups=groups, precision="float64"), stream.octets)
     load_parameters(plan, module, key.encrypt(true))
     with torch.random.fork_rng(devices=[]):
         forward = run_forward(plan, module, key.public, inputs)

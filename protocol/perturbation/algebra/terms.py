@@ -35,7 +35,7 @@ from veilsum.protocol.perturbation.algebra.layout import Terms
 from veilsum.protocol.perturbation.algebra.losses import loss_and_error, target_matrix
 from veilsum.protocol.perturbation.algebra.moments import recorded_moments
 from veilsum.protocol.perturbation.algebra.packing import TermBuffers
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, first_line
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.randomness import RandomBytes
@@ -46,7 +46,7 @@ class Forward:
     """One forward pass on the perturbed model, kept for the backward passes."""
 
     plan: Plan
-    public: PublicNoise
+    public: PublicPerturbation
     body: Body
     outputs: Tensor
     weight: Tensor
@@ -68,7 +68,7 @@ class Forward:
         return TermBuffers(self.plan, self.public, self.outputs)
 
 
-def run_forward(plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor) -> Forward:
+def run_forward(plan: Plan, module: nn.Module, public: PublicPerturbation, inputs: Tensor) -> Forward:
     """Run the model, whose parameters are the perturbed ones, on one batch."""
     public.require_fits(plan)
     if inputs.shape[0] == 0:
@@ -102,7 +102,7 @@ def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
 
 
 def client_terms(
-    plan: Plan, module: nn.Module, public: PublicNoise, inputs: Tensor, targets: Tensor
+    plan: Plan, module: nn.Module, public: PublicPerturbation, inputs: Tensor, targets: Tensor
 ) -> Terms:
     """All terms of one batch, where no exchange is needed: noise `scale`, or the squared error."""
     if public.has_offset and public.loss == "ce":

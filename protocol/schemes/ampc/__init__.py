@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from veilsum.protocol.agreed.parameters import Bias, Parameters, Recovery, Rekey
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.graphs.graph import Graph
-from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
 from veilsum.protocol.schemes.ampc.messages import (
     ModelHeld,
@@ -54,17 +54,17 @@ class Mpc(Scheme):
     }
     with_bias = False
 
-    def server_setup(self, desk: ServerDesk) -> RoundMachine:
-        return EpochRelay(desk)
+    def server_setup(self, context: ServerContext) -> AttemptMachine:
+        return EpochRelay(context)
 
-    def participant_setup(self, seat: Seat) -> RoundMachine:
-        return EpochSetup(seat, with_bias=self.with_bias)
+    def participant_setup(self, context: ParticipantContext) -> AttemptMachine:
+        return EpochSetup(context, with_bias=self.with_bias)
 
-    def server_round(self, desk: ServerDesk) -> RoundMachine:
-        return AmpcServer(desk, learns_sum=not self.with_bias)
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        return AmpcServer(context, learns_sum=not self.with_bias)
 
-    def participant_round(self, seat: Seat) -> RoundMachine:
-        return AmpcPeer(seat)
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        return AmpcPeer(context)
 
     def require_graph(self, graph: Graph) -> None:
         graph.require_safe_for_decomposition()

@@ -18,7 +18,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
     Committed,
     Failed,
-    Seat,
+    ParticipantContext,
     handles,
     require_absent,
     require_from_server,
@@ -44,14 +44,14 @@ from veilsum.protocol.schemes.ampc.messages import (
 )
 from veilsum.protocol.secure_sum.masking import self_mask_key
 from veilsum.protocol.secure_sum.participant import (
-    COLLECTING_MOVES,
-    CollectingParticipant,
-    ParticipantPhase,
+    SECURE_SUM_MOVES,
+    SecureSumParticipant,
+    SecureSumParticipantPhase,
 )
 from veilsum.protocol.secure_sum.shares import ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
 
-_P = ParticipantPhase
+_P = SecureSumParticipantPhase
 _BEFORE_RESULT = (
     _P.SHARING,
     _P.MASKING,
@@ -73,14 +73,14 @@ class Result:
     digest: ResultDigest
 
 
-class AmpcPeer(CollectingParticipant):
+class AmpcPeer(SecureSumParticipant):
     votes_when_semi_honest = True
     table = TransitionTable(
         "ampc peer",
         _P.SHARING,
         {
             (_P.SHARING, "start"): (_P.MASKING,),
-            **COLLECTING_MOVES,
+            **SECURE_SUM_MOVES,
             **{(phase, ShareVector): (phase,) for phase in (_P.SHARING, _P.MASKING)},
             (_P.VOTING, SurvivorProof): (_P.REVEALING, _P.AWAITING_RESULT),
             (_P.REVEALING, SurvivorList): (_P.REVEALING,),
@@ -94,12 +94,12 @@ class AmpcPeer(CollectingParticipant):
         },
     )
 
-    def __init__(self, seat: Seat) -> None:
-        assert seat.model is not None
-        super().__init__(seat, replace(seat.stamp, model_hash=hash_model(seat.model)))
-        self._epoch: EpochSecrets = seat.secrets
-        self._neighbours = self._epoch.graph.neighbours_of(seat.name)
-        self._tensors = seat.parameters.share_mode is ShareMode.TENSOR
+    def __init__(self, context: ParticipantContext) -> None:
+        assert context.model is not None
+        super().__init__(context, replace(context.stamp, model_hash=hash_model(context.model)))
+        self._epoch: EpochSecrets = context.secrets
+        self._neighbours = self._epoch.graph.neighbours_of(context.name)
+        self._tensors = context.parameters.share_mode is ShareMode.TENSOR
         self._taken_vectors: dict[PartyId, RingVector] = {}
         self._digests: dict[PartyId, ResultDigest] = {}
         self._survivors: tuple[PartyId, ...] = ()
@@ -107,36 +107,38 @@ class AmpcPeer(CollectingParticipant):
         self._result: Result | None = None
 
     def start(self, now: float) -> list[Event]:
-        seat = self._seat
+        context = self._context
         self._wait(now)
         events: list[Event] = []
         if self._recovers:
             events += self._deal_shares(
-                complete(seat.session.members), {ShareKind.SELF_MASK: self._self_seed}
+                complete(context.session.members), {ShareKind.SELF_MASK: self._self_seed}
             )
         else:
-            events += check_differencing(seat, frozenset(seat.session.members))
-            self._sharing_graph = complete(seat.session.members)
+            events += check_differencing(context, frozenset(context.session.members))
+            self._sharing_graph = complete(context.session.members)
             self.move("start", _P.MASKING, self.deadline)
         if self._tensors:
-            events.append(WorkRequested(self._sealed_share_vectors, self._send_share_vectors, seat.withdraw))
-        return events + seat.train(self._train_finished, now)
+            events.append(
+                WorkRequested(self._sealed_share_vectors, self._send_share_vectors, context.withdraw)
+            )
+        return events + context.train(self._train_finished, now)
 
     def _given_key(self, taker: PartyId) -> Secret:
-        return share_key(self._epoch.given[taker], self._masking_stamp, self._seat.name, taker)
+        return share_key(self._epoch.given[taker], self._masking_stamp, self._context.name, taker)
 
     def _taken_key(self, giver: PartyId) -> Secret:
-        return share_key(self._epoch.taken[giver], self._masking_stamp, giver, self._seat.name)
+        return share_key(self._epoch.taken[giver], self._masking_stamp, giver, self._context.name)
 
     def _sealed_share_vectors(self) -> list[Event]:
         """Share mode 'tensor': the shares themselves, as the paper sends them."""
-        parameters = self._seat.parameters
+        parameters = self._context.parameters
         ring = parameters.encoding.ring
         messages: list[Event] = []
         for taker in self._neighbours:
             vector = ring.zeros(parameters.vector_length)
             apply_masks(ring, vector, add=[self._given_key(taker)])
-            box = seal_box(self._vector_box_key(self._seat.name, taker, taker), vector.tobytes(), b"")
+            box = seal_box(self._vector_box_key(self._context.name, taker, taker), vector.tobytes(), b"")
             messages.append(Send(taker, ShareVector(self.stamp, np.frombuffer(box, dtype=np.uint8))))
         return messages
 
@@ -144,7 +146,7 @@ class AmpcPeer(CollectingParticipant):
         return messages
 
     def _vector_box_key(self, sender: PartyId, receiver: PartyId, other: PartyId) -> Secret:
-        agreed = self._seat.box_key.agree(self._seat.session.box_key_of(other))
+        agreed = self._context.box_key.agree(self._context.session.box_key_of(other))
         stamp = self._masking_stamp
         context = KeyContext(
             stamp.session, stamp.round, stamp.attempt, sender, receiver, "share", model_hash=stamp.model_hash
@@ -156,8 +158,8 @@ class AmpcPeer(CollectingParticipant):
         if not self._tensors or sender not in self._neighbours:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a share vector that nobody asked for")
         require_absent(sender, self._taken_vectors)
-        plain = open_box(self._vector_box_key(sender, self._seat.name, sender), message.box.tobytes(), b"")
-        parameters, ring = self._seat.parameters, self._seat.parameters.encoding.ring
+        plain = open_box(self._vector_box_key(sender, self._context.name, sender), message.box.tobytes(), b"")
+        parameters, ring = self._context.parameters, self._context.parameters.encoding.ring
         if len(plain) != parameters.vector_length * ring.word_bytes:
             raise Rejection(
                 AbortReason.BAD_VECTOR, "the share has another length than the federation's vectors"
@@ -172,14 +174,14 @@ class AmpcPeer(CollectingParticipant):
     def _masked_vector(self) -> RingVector:
         """Both decompositions and the self mask, fused into one pass over the vector."""
         assert self._trained is not None
-        parameters, me = self._seat.parameters, self._seat.name
+        parameters, me = self._context.parameters, self._context.name
         ring = parameters.encoding.ring
         vector = parameters.encoding.encode(self._trained.payload, self._trained.samples)
         given = [self._given_key(taker) for taker in self._neighbours]
         taken = [] if self._tensors else [self._taken_key(giver) for giver in self._neighbours]
         own = [self_mask_key(self._self_seed, self.stamp, me)] if self._recovers else []
         biases = subtracted_biases(
-            self._epoch, self._masking_stamp, me, self._seat.session.members, parameters.bias
+            self._epoch, self._masking_stamp, me, self._context.session.members, parameters.bias
         )
         apply_masks(ring, vector, add=[*taken, *own], subtract=[*given, *biases])
         for share in self._taken_vectors.values():
@@ -187,7 +189,7 @@ class AmpcPeer(CollectingParticipant):
         return vector
 
     def _droppable(self, sharers: frozenset[PartyId]) -> frozenset[PartyId]:
-        return frozenset(self._seat.session.members)
+        return frozenset(self._context.session.members)
 
     @property
     def _mask_graph(self) -> Graph:
@@ -206,7 +208,7 @@ class AmpcPeer(CollectingParticipant):
         gone = [name for name in self._neighbours if name in agreed.dropped]
         if not gone:
             return []
-        parameters = self._seat.parameters
+        parameters = self._context.parameters
         taken_sum = parameters.encoding.ring.zeros(parameters.vector_length if self._tensors else 0)
         for name in gone if self._tensors else ():
             taken_sum += self._taken_vectors[name]
@@ -222,25 +224,25 @@ class AmpcPeer(CollectingParticipant):
     @handles(Aggregate)
     def take_aggregate(self, sender: PartyId, message: Aggregate, now: float) -> list[Event]:
         require_from_server(sender)
-        parameters = self._seat.parameters
+        parameters = self._context.parameters
         agreed = self._check.accepted if self._check is not None else None
-        expected = agreed.survivors if agreed is not None else self._seat.session.members
+        expected = agreed.survivors if agreed is not None else self._context.session.members
         if message.survivors != expected:
             raise Rejection(AbortReason.SURVIVOR_LIST, "the sum is over another set than we agreed on")
         self._aggregate = parameters.encoding.ring.require(message.vector, parameters.vector_length)
         self._survivors = expected
         self.move(Aggregate, _P.ADDING_BIAS)
         self._wait(now)
-        return [WorkRequested(self._compute_result, self._state_result, self._seat.withdraw)]
+        return [WorkRequested(self._compute_result, self._state_result, self._context.withdraw)]
 
     def _compute_result(self) -> Result:
         assert self._aggregate is not None
-        assert self._seat.model is not None
-        parameters, stamp = self._seat.parameters, self._masking_stamp
+        assert self._context.model is not None
+        parameters, stamp = self._context.parameters, self._masking_stamp
         total = np.array(self._aggregate, dtype=parameters.encoding.ring.dtype)
         add_biases_back(parameters.encoding.ring, total, self._epoch, stamp, self._survivors, parameters.bias)
         mean, _ = parameters.encoding.decode_mean(total, len(self._survivors))
-        model = self._seat.next_model(self._seat.model, mean)
+        model = self._context.next_model(self._context.model, mean)
         model_hash = hash_model(model)
         aggregate = hashlib.sha256(self._aggregate.data.cast("B")).digest()
         digest = ResultDigest(
@@ -252,9 +254,9 @@ class AmpcPeer(CollectingParticipant):
         self._result = result
         self.move("work", _P.CONFIRMING)
         self._wait_for_digests(now)
-        others = [name for name in self._survivors if name != self._seat.name]
+        others = [name for name in self._survivors if name != self._context.name]
         self._compare()
-        stated = self._seat.record.state(self.stamp, result.model_hash)
+        stated = self._context.record.state(self.stamp, result.model_hash)
         return [stated, *(Send(name, result.digest) for name in (*others, SERVER))]
 
     @property
@@ -263,7 +265,7 @@ class AmpcPeer(CollectingParticipant):
 
     @handles(ResultDigest)
     def note_digest(self, sender: PartyId, message: ResultDigest, now: float) -> list[Event]:
-        self._seat.session.require_member(sender)
+        self._context.session.require_member(sender)
         require_absent(sender, self._digests)
         if self._survivors and sender not in self._survivors:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a digest of a party that is not in the sum")
@@ -281,7 +283,7 @@ class AmpcPeer(CollectingParticipant):
                 same_sum = theirs.aggregate == mine.aggregate
                 culprit = name if same_sum else SERVER
                 detail = (
-                    f"{name} and {self._seat.name} were given different sums or computed different models"
+                    f"{name} and {self._context.name} were given different sums or computed different models"
                 )
                 self._close(
                     "comparison", Failed(AbortReason.AGGREGATES_DIFFER, culprit, detail, repeatable=False)
@@ -291,7 +293,7 @@ class AmpcPeer(CollectingParticipant):
             self._close("comparison", self._committed())
 
     def _unconfirmed(self) -> Iterator[PartyId]:
-        return (name for name in self._survivors if name not in (self._seat.name, *self._digests))
+        return (name for name in self._survivors if name not in (self._context.name, *self._digests))
 
     def _committed(self) -> Committed:
         assert self._result is not None
@@ -304,13 +306,13 @@ class AmpcPeer(CollectingParticipant):
             self.outcome = outcome
 
     def _wait_for_digests(self, now: float) -> None:
-        self.deadline = now + self._seat.timing.phase_s
+        self.deadline = now + self._context.timing.phase_s
 
     def deadline_passed(self, now: float) -> list[Event]:
         if self.phase is not _P.CONFIRMING:
             return super().deadline_passed(now)
         agreeing = len(self._survivors) - len(list(self._unconfirmed()))
-        if agreeing >= self._seat.parameters.threshold_of(len(self._survivors)):
+        if agreeing >= self._context.parameters.threshold_of(len(self._survivors)):
             self._close("deadline", self._committed())
             return []
         detail = f"{agreeing} of {len(self._survivors)} peers confirmed the result"

@@ -16,17 +16,17 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph, complete
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Committed, Failed, ServerDesk, handles, require_absent
+from veilsum.protocol.machines.attempt import Committed, Failed, ServerContext, handles, require_absent
 from veilsum.protocol.machines.events import Event, Send, Warned
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, SeedsRevealed
 from veilsum.protocol.secure_sum.masking import self_mask_key
-from veilsum.protocol.secure_sum.server import COLLECTING_MOVES, CollectingServer, ServerPhase
+from veilsum.protocol.secure_sum.server import SECURE_SUM_MOVES, SecureSumServer, SecureSumServerPhase
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.wire.messages import Stamp
 
-_P = ServerPhase
+_P = SecureSumServerPhase
 _WORDS = ("deadline", "loss")
 
 
@@ -35,14 +35,14 @@ class Opened:
     liars: tuple[PartyId, ...]
 
 
-class AmpcServer(CollectingServer):
+class AmpcServer(SecureSumServer):
     votes_when_semi_honest = True
     table = TransitionTable(
         "ampc server",
         _P.GATHERING_SHARES,
         {
             (_P.GATHERING_SHARES, "start"): (_P.GATHERING_SHARES, _P.COLLECTING),
-            **COLLECTING_MOVES,
+            **SECURE_SUM_MOVES,
             (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.REVEALING, _P.GATHERING_RELEASES),
             **{(_P.VOTING, trigger): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
             (_P.REVEALING, SurvivorSignature): (_P.REVEALING,),
@@ -55,17 +55,17 @@ class AmpcServer(CollectingServer):
         },
     )
 
-    def __init__(self, desk: ServerDesk, *, learns_sum: bool) -> None:
-        super().__init__(desk, Stamp(desk.stamp.session, desk.stamp.round, desk.stamp.attempt))
+    def __init__(self, context: ServerContext, *, learns_sum: bool) -> None:
+        super().__init__(context, Stamp(context.stamp.session, context.stamp.round, context.stamp.attempt))
         self._learns_sum = learns_sum
-        self._graph = desk.parameters.graph.draw(desk.session.members, desk.session.id)
-        self._complete = complete(desk.session.members)
+        self._graph = context.parameters.graph.draw(context.session.members, context.session.id)
+        self._complete = complete(context.session.members)
         self._revealed: dict[PartyId, SeedsRevealed] = {}
         self._digests: dict[PartyId, ResultDigest] = {}
 
     @property
     def _candidates(self) -> set[PartyId]:
-        return set(self._desk.session.members)
+        return set(self._context.session.members)
 
     @property
     def _droppable(self) -> set[PartyId]:
@@ -79,13 +79,13 @@ class AmpcServer(CollectingServer):
 
     def start(self, now: float) -> list[Event]:
         self._begin_gathering_shares("start", now)
-        return self._desk.open_round()
+        return self._context.open_round()
 
     @handles(SeedsRevealed)
     def gather_revealed(self, sender: PartyId, message: SeedsRevealed, now: float) -> list[Event]:
         require_absent(sender, self._revealed)
         gone = self._gone_neighbours(sender)
-        tensors = self._desk.parameters.share_mode is ShareMode.TENSOR
+        tensors = self._context.parameters.share_mode is ShareMode.TENSOR
         if message.given.keys() != gone or message.taken.keys() != (set() if tensors else gone):
             raise Rejection(AbortReason.BAD_SHARE, "keys for each dropped neighbour, no more and no fewer")
         if tensors:
@@ -113,13 +113,13 @@ class AmpcServer(CollectingServer):
         if silent:
             detail = f"keys shared with dropped peers were not revealed by {', '.join(silent[:10])}"
             return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
-        self.move(trigger, _P.GATHERING_RELEASES, now + self._desk.timing.phase_s)
+        self.move(trigger, _P.GATHERING_RELEASES, now + self._context.timing.phase_s)
         return self._asking_for_shares(dict.fromkeys(self._survivors, SeedsComplete(self.stamp)))
 
     def _open_sum(self) -> Opened:
         if self._collector is None:
             return Opened(())
-        ring = self._desk.parameters.encoding.ring
+        ring = self._context.parameters.encoding.ring
         secrets, liars = self._collector.rebuild()
         given = [Secret(key) for one in self._revealed.values() for key in one.given.values()]
         taken = [Secret(key) for one in self._revealed.values() for key in one.taken.values()]
@@ -131,7 +131,7 @@ class AmpcServer(CollectingServer):
         return Opened(tuple(sorted(liars)))
 
     def _opened(self, opened: Opened, now: float) -> list[Event]:
-        self.move("work", _P.CONFIRMING, now + 2 * self._desk.timing.phase_s)
+        self.move("work", _P.CONFIRMING, now + 2 * self._context.timing.phase_s)
         aggregate = Aggregate(self.stamp, self._survivors, self._total)
         warnings: list[Event] = [
             Warned(f"{name} released a wrong share; it was left out") for name in opened.liars
@@ -163,7 +163,7 @@ class AmpcServer(CollectingServer):
     def _conclude(self, trigger: Trigger) -> list[Event]:
         stated = {(digest.aggregate, digest.result) for digest in self._digests.values()}
         silent = tuple(sorted(self._uploaded - self._digests.keys()))
-        needed = self._desk.parameters.threshold_of(len(self._uploaded))
+        needed = self._context.parameters.threshold_of(len(self._uploaded))
         if len(stated) > 1:
             failed = Failed(
                 AbortReason.AGGREGATES_DIFFER, detail="peers state different results", repeatable=False

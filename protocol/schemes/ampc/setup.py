@@ -25,11 +25,11 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Failed,
+    ParticipantContext,
     Prepared,
-    RoundMachine,
-    Seat,
-    ServerDesk,
+    ServerContext,
     handles,
     require_absent,
     require_from_server,
@@ -68,7 +68,7 @@ _OPEN = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
 _AFTER_SEEDS = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
 
 
-class EpochSetup(RoundMachine):
+class EpochSetup(AttemptMachine):
     table = TransitionTable(
         "ampc peer, set-up",
         _P.EXCHANGING,
@@ -84,9 +84,9 @@ class EpochSetup(RoundMachine):
         },
     )
 
-    def __init__(self, seat: Seat, *, with_bias: bool) -> None:
-        super().__init__(seat.stamp)
-        self._seat = seat
+    def __init__(self, context: ParticipantContext, *, with_bias: bool) -> None:
+        super().__init__(context.stamp)
+        self._context = context
         self._with_bias = with_bias
         self._graph: Graph | None = None
         self._given: dict[PartyId, Secret] = {}
@@ -94,26 +94,26 @@ class EpochSetup(RoundMachine):
         self._biases: dict[PartyId, Secret] = {}
         self._held: dict[PartyId, ModelHeld] = {}
         self._wanting: list[PartyId] = []
-        self._model = seat.model
-        self._newest = max(hello.rounds_done for hello in seat.session.hellos.values())
-        self._behind = seat.session.hellos[seat.name].rounds_done < self._newest
+        self._model = context.model
+        self._newest = max(hello.rounds_done for hello in context.session.hellos.values())
+        self._behind = context.session.hellos[context.name].rounds_done < self._newest
 
     def start(self, now: float) -> list[Event]:
-        seat = self._seat
-        self.deadline = now + seat.timing.patience_s
+        context = self._context
+        self.deadline = now + context.timing.patience_s
         try:
-            self._graph = seat.parameters.graph.draw(seat.session.members, seat.session.id)
+            self._graph = context.parameters.graph.draw(context.session.members, context.session.id)
             self._graph.require_safe_for_decomposition()
             self._require_believable_progress()
         except Rejection as problem:
             return self.fail("start", _P.CLOSED, problem)
         if self._with_bias:
-            self._biases[seat.name] = self._fresh_secret()
-        self._given = {other: self._fresh_secret() for other in self._graph.neighbours_of(seat.name)}
+            self._biases[context.name] = self._fresh_secret()
+        self._given = {other: self._fresh_secret() for other in self._graph.neighbours_of(context.name)}
         events: list[Event] = [
             Send(other, SeedsForNeighbour(self.stamp, self._sealed_for(other))) for other in self._given
         ]
-        strangers = [other for other in seat.session.members if other not in (seat.name, *self._given)]
+        strangers = [other for other in context.session.members if other not in (context.name, *self._given)]
         if strangers and self._with_bias:
             sealed = {other: self._sealed_for(other) for other in strangers}
             events.append(Send(SERVER, SeedsForOthers(self.stamp, sealed)))
@@ -121,7 +121,7 @@ class EpochSetup(RoundMachine):
 
     def _require_believable_progress(self) -> None:
         """Being behind is believed only if most of the others say so: one liar must not replace our model."""
-        others = len(self._seat.session.members) - 1
+        others = len(self._context.session.members) - 1
         if self._behind and not self._most_are_ahead and self._own_result is None:
             raise Rejection(
                 AbortReason.WRONG_MODEL,
@@ -131,39 +131,39 @@ class EpochSetup(RoundMachine):
 
     @property
     def _most_are_ahead(self) -> bool:
-        return 2 * len(self._up_to_date) > len(self._seat.session.members) - 1
+        return 2 * len(self._up_to_date) > len(self._context.session.members) - 1
 
     @property
     def _own_result(self) -> bytes | None:
         """The hash of the newest model, if we computed it ourselves with parties that are all here."""
-        record, members = self._seat.record, self._seat.session.members
+        record, members = self._context.record, self._context.session.members
         cohort = record.cohort_of(self._newest - 1)
         if record.stated is None or record.stated[0] != self._newest - 1:
             return None
         return record.stated[1] if cohort is not None and cohort <= set(members) else None
 
     def _fresh_secret(self) -> Secret:
-        return Secret(require_random(self._seat.random, SEED_BYTES))
+        return Secret(require_random(self._context.random, SEED_BYTES))
 
     def _sealed_for(self, other: PartyId) -> SealedRecord:
         """The share secret for a neighbour, then our bias secret, under the receiver's RSA key and our signature."""
-        seat = self._seat
+        context = self._context
         parts = [self._given[other]] if other in self._given else []
-        parts += [self._biases[seat.name]] if self._with_bias else []
-        rsa = seat.roster.identity(other).rsa
+        parts += [self._biases[context.name]] if self._with_bias else []
+        rsa = context.roster.identity(other).rsa
         if rsa is None:
             raise Rejection(AbortReason.BAD_KEY, f"{other} has no RSA key in the roster")
-        label = seal_label(self.stamp, seat.name, other)
-        ciphertext = seal(rsa, b"".join(part.reveal() for part in parts), label, seat.random)
-        signature = seat.me.signing.sign(SEEDS_DOMAIN, sealed_digest(label, ciphertext))
+        label = seal_label(self.stamp, context.name, other)
+        ciphertext = seal(rsa, b"".join(part.reveal() for part in parts), label, context.random)
+        signature = context.me.signing.sign(SEEDS_DOMAIN, sealed_digest(label, ciphertext))
         return SealedRecord(ciphertext, signature)
 
     def _open_seeds(self, sender: PartyId, record: SealedRecord, parts: int) -> list[Secret]:
-        seat = self._seat
-        label = seal_label(self.stamp, sender, seat.name)
-        seat.roster.verify(sender, SEEDS_DOMAIN, sealed_digest(label, record.ciphertext), record.signature)
-        assert seat.me.rsa is not None
-        plain = open_sealed(seat.me.rsa, record.ciphertext, label).reveal()
+        context = self._context
+        label = seal_label(self.stamp, sender, context.name)
+        context.roster.verify(sender, SEEDS_DOMAIN, sealed_digest(label, record.ciphertext), record.signature)
+        assert context.me.rsa is not None
+        plain = open_sealed(context.me.rsa, record.ciphertext, label).reveal()
         if len(plain) != parts * SEED_BYTES:
             raise Rejection(AbortReason.BAD_SEAL, f"expected {parts} seeds of {SEED_BYTES} bytes")
         return [Secret(plain[at : at + SEED_BYTES]) for at in range(0, len(plain), SEED_BYTES)]
@@ -184,7 +184,7 @@ class EpochSetup(RoundMachine):
         require_from_server(sender)
         opened = {}
         for origin, record in message.sealed.items():
-            if origin in self._given or origin not in self._seat.session.hellos or not self._with_bias:
+            if origin in self._given or origin not in self._context.session.hellos or not self._with_bias:
                 raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"relayed seeds of {origin}")
             require_absent(origin, self._biases)
             opened[origin] = self._open_seeds(origin, record, 1)[0]
@@ -198,7 +198,7 @@ class EpochSetup(RoundMachine):
 
     @property
     def _seeds_complete(self) -> bool:
-        members = set(self._seat.session.members)
+        members = set(self._context.session.members)
         return self._taken.keys() == self._given.keys() and (
             not self._with_bias or self._biases.keys() == members
         )
@@ -219,13 +219,13 @@ class EpochSetup(RoundMachine):
         assert self._model is not None
         keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(self._model), "held")
         held = ModelHeld(self.stamp, rounds_done, keyed)
-        self._held[self._seat.name] = held
-        others = [name for name in self._seat.session.members if name != self._seat.name]
+        self._held[self._context.name] = held
+        others = [name for name in self._context.session.members if name != self._context.name]
         return [Send(name, held) for name in (*others, SERVER)]
 
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
-        self._seat.session.require_member(sender)
+        self._context.session.require_member(sender)
         require_absent(sender, self._held)
         if message.rounds_done != self._newest:
             raise Rejection(
@@ -237,19 +237,19 @@ class EpochSetup(RoundMachine):
         return self._compare() if self.phase is _P.COMPARING else []
 
     def _compare(self) -> list[Event]:
-        mine = self._held[self._seat.name].keyed_hash
+        mine = self._held[self._context.name].keyed_hash
         for name, held in sorted(self._held.items()):
             if held.keyed_hash != mine:
-                detail = f"{name} and {self._seat.name} hold different models after {self._newest} rounds"
+                detail = f"{name} and {self._context.name} hold different models after {self._newest} rounds"
                 return self.fail("comparison", _P.CLOSED, Failed(AbortReason.WRONG_MODEL, name, detail))
-        if self._held.keys() >= set(self._seat.session.members):
+        if self._held.keys() >= set(self._context.session.members):
             self.move("comparison", _P.CLOSED)
             self.outcome = Prepared(self._secrets, self._model, self._newest)
         return []
 
     @property
     def _up_to_date(self) -> list[PartyId]:
-        hellos = self._seat.session.hellos
+        hellos = self._context.session.hellos
         return [name for name, hello in hellos.items() if hello.rounds_done == self._newest]
 
     def _ask_for_model(self) -> list[Event]:
@@ -262,7 +262,7 @@ class EpochSetup(RoundMachine):
 
     @handles(ModelWanted)
     def answer_want(self, sender: PartyId, message: ModelWanted, now: float) -> list[Event]:
-        self._seat.session.require_member(sender)
+        self._context.session.require_member(sender)
         if sender in self._up_to_date or self._behind:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{sender} does not need our model")
         require_absent(sender, self._wanting)
@@ -271,7 +271,7 @@ class EpochSetup(RoundMachine):
 
     def _give_model(self, other: PartyId) -> list[Event]:
         assert self._model is not None
-        box = seal_box(self._box_secret(self._seat.name, other, other), self._model.tobytes(), b"")
+        box = seal_box(self._box_secret(self._context.name, other, other), self._model.tobytes(), b"")
         return [Send(other, ModelGiven(self.stamp, np.frombuffer(box, dtype=np.uint8)))]
 
     @handles(ModelGiven)
@@ -290,13 +290,13 @@ class EpochSetup(RoundMachine):
         return self._state_model(self._newest) + self._compare()
 
     def _opened_model(self, sender: PartyId, box: Tensor) -> Model:
-        plain = open_box(self._box_secret(sender, self._seat.name, sender), box.tobytes(), b"")
-        if len(plain) != 4 * self._seat.parameters.dimension:
+        plain = open_box(self._box_secret(sender, self._context.name, sender), box.tobytes(), b"")
+        if len(plain) != 4 * self._context.parameters.dimension:
             raise Rejection(AbortReason.BAD_VECTOR, "the model has another dimension than the federation's")
         return np.frombuffer(plain, dtype="<f4")
 
     def _box_secret(self, sender: PartyId, receiver: PartyId, other: PartyId) -> Secret:
-        agreed = self._seat.box_key.agree(self._seat.session.box_key_of(other))
+        agreed = self._context.box_key.agree(self._context.session.box_key_of(other))
         context = KeyContext(self.stamp.session, self.stamp.round, self.stamp.attempt, sender, receiver)
         return derive_key(agreed, Purpose.SEAL, context)
 
@@ -310,7 +310,7 @@ class RelayPhase(Phase):
     CLOSED = "closed"
 
 
-class EpochRelay(RoundMachine):
+class EpochRelay(AttemptMachine):
     """The server's side: passes on what it cannot open, and waits until every peer holds the current model."""
 
     table = TransitionTable(
@@ -325,27 +325,27 @@ class EpochRelay(RoundMachine):
         },
     )
 
-    def __init__(self, desk: ServerDesk) -> None:
-        super().__init__(desk.stamp)
-        self._desk = desk
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
         self._relayed: set[PartyId] = set()
         self._held: dict[PartyId, ModelHeld] = {}
 
     def start(self, now: float) -> list[Event]:
-        desk = self._desk
+        context = self._context
         try:
-            graph = desk.parameters.graph.draw(desk.session.members, desk.session.id)
+            graph = context.parameters.graph.draw(context.session.members, context.session.id)
             graph.require_safe_for_decomposition()
         except Rejection as problem:
             return self.fail("start", RelayPhase.CLOSED, problem)
-        self.deadline = now + desk.timing.phase_s
+        self.deadline = now + context.timing.phase_s
         return []
 
     @handles(SeedsForOthers)
     def relay(self, sender: PartyId, message: SeedsForOthers, now: float) -> list[Event]:
         require_absent(sender, self._relayed)
         for receiver in message.sealed:
-            self._desk.session.require_member(receiver)
+            self._context.session.require_member(receiver)
         self._relayed.add(sender)
         return [
             Send(receiver, SeedsRelayed(self.stamp, {sender: sealed}))
@@ -355,7 +355,7 @@ class EpochRelay(RoundMachine):
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
         require_absent(sender, self._held)
-        hellos = self._desk.session.hellos
+        hellos = self._context.session.hellos
         newest = max(hello.rounds_done for hello in hellos.values())
         if message.rounds_done != newest:
             raise Rejection(AbortReason.WRONG_ROUND, f"{message.rounds_done} rounds, the newest is {newest}")
@@ -369,7 +369,7 @@ class EpochRelay(RoundMachine):
         return self._give_up("loss", (party,))
 
     def deadline_passed(self, now: float) -> list[Event]:
-        missing = tuple(name for name in self._desk.session.members if name not in self._held)
+        missing = tuple(name for name in self._context.session.members if name not in self._held)
         return self._give_up("deadline", missing if self._held else ())
 
     def _give_up(self, trigger: Trigger, missing: tuple[PartyId, ...]) -> list[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery
-from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
@@ -32,11 +32,11 @@ class Masked(Scheme):
     }
     machines = {"masked server": MaskedServer, "masked client": MaskedClient}
 
-    def server_round(self, desk: ServerDesk) -> RoundMachine:
-        return MaskedServer(desk)
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        return MaskedServer(context)
 
-    def participant_round(self, seat: Seat) -> RoundMachine:
-        return MaskedClient(seat)
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        return MaskedClient(context)
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

@@ -13,7 +13,7 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Committed, ServerDesk, handles, require_absent
+from veilsum.protocol.machines.attempt import Committed, ServerContext, handles, require_absent
 from veilsum.protocol.machines.events import Event, Model, Send, Warned
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import TransitionTable, Trigger
@@ -27,11 +27,11 @@ from veilsum.protocol.schemes.masked.messages import (
     round_key_digest,
 )
 from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR, pair_mask_key, self_mask_key, unmask_sum
-from veilsum.protocol.secure_sum.server import COLLECTING_MOVES, CollectingServer, ServerPhase
+from veilsum.protocol.secure_sum.server import SECURE_SUM_MOVES, SecureSumServer, SecureSumServerPhase
 from veilsum.protocol.secure_sum.shares import holders_of
 from veilsum.protocol.wire.messages import Stamp
 
-_P = ServerPhase
+_P = SecureSumServerPhase
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Opened:
     loss: float | None = None
 
 
-class MaskedServer(CollectingServer):
+class MaskedServer(SecureSumServer):
     shares_masking_keys = True
     table = TransitionTable(
         "masked server",
@@ -57,13 +57,13 @@ class MaskedServer(CollectingServer):
             ),
             (_P.GATHERING_KEYS, "deadline"): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
             (_P.GATHERING_KEYS, "loss"): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
-            **COLLECTING_MOVES,
+            **SECURE_SUM_MOVES,
             (_P.UNMASKING, "work"): (_P.CLOSED,),
         },
     )
 
-    def __init__(self, desk: ServerDesk) -> None:
-        super().__init__(desk, desk.stamp)
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context, context.stamp)
         self._keys: dict[PartyId, KeyRecord] = {}
         self._graph: Graph | None = None
 
@@ -77,8 +77,8 @@ class MaskedServer(CollectingServer):
         return self._graph
 
     def start(self, now: float) -> list[Event]:
-        self.deadline = now + self._desk.timing.phase_s
-        return self._desk.open_round()
+        self.deadline = now + self._context.timing.phase_s
+        return self._context.open_round()
 
     @handles(RoundKeys)
     def gather_key(self, sender: PartyId, message: RoundKeys, now: float) -> list[Event]:
@@ -89,7 +89,7 @@ class MaskedServer(CollectingServer):
         require_agreement_key(record.key)
         require_new_key(sender, record.key, ((name, one.key) for name, one in self._keys.items()))
         digest = round_key_digest(self.stamp, sender, record.key, record.model_hash)
-        self._desk.roster.verify(sender, ROUND_KEY_DOMAIN, digest, record.signature)
+        self._context.roster.verify(sender, ROUND_KEY_DOMAIN, digest, record.signature)
         self._keys[sender] = record
         return self._advance(RoundKeys, now)
 
@@ -109,12 +109,12 @@ class MaskedServer(CollectingServer):
         if too_few is not None:
             return self.fail(trigger, _P.CLOSED, too_few)
         try:
-            self._graph = self._desk.parameters.graph.draw(self._keys, cohort_seed(self.stamp, self._keys))
+            self._graph = self._context.parameters.graph.draw(self._keys, cohort_seed(self.stamp, self._keys))
             self._graph.require_connected()
         except Rejection as problem:
             return self.fail(trigger, _P.CLOSED, problem)
         self._begin_gathering_shares(trigger, now)
-        if not self._desk.parameters.lists_neighbourhoods:
+        if not self._context.parameters.lists_neighbourhoods:
             cohort = CohortKeys(self.stamp, self._keys, len(self._keys))
             return [Send(name, cohort) for name in sorted(self._keys)]
         return [Send(name, self._keys_around(name)) for name in sorted(self._keys)]
@@ -134,7 +134,7 @@ class MaskedServer(CollectingServer):
         return self.stamp
 
     def _open_sum(self) -> Opened:
-        encoding = self._desk.parameters.encoding
+        encoding = self._context.parameters.encoding
         liars: set[PartyId] = set()
         if self._collector is not None:
             secrets, liars = self._collector.rebuild()
@@ -148,8 +148,8 @@ class MaskedServer(CollectingServer):
 
     def _make_model(self, mean: NDArray[np.float64], liars: tuple[PartyId, ...]) -> Opened:
         """The next model from what was opened."""
-        assert self._desk.model is not None
-        model = self._desk.next_model(self._desk.model, mean)
+        assert self._context.model is not None
+        model = self._context.next_model(self._context.model, mean)
         return Opened(model, hash_model(model), self._total, liars)
 
     def _open_pairs(

@@ -1,4 +1,4 @@
-"""Training on a disguised model: `perturbed` uploads terms as they are, `bilateral` under zero-sum masks.
+"""Training on a perturbed model: `perturbed` uploads terms as they are, `bilateral` under zero-sum masks.
 
 The papers LOSSLESS, PBPFL and PRACTICAL; derivation, limits and attacks are in specs/perturbation.md.
 """
@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.machines.attempt import RoundMachine, Seat, ServerDesk
+from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, fits_budget
 from veilsum.protocol.numbers.ring import Ring
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.perturbed.bilateral import BilateralClient, BilateralServer
 from veilsum.protocol.schemes.perturbed.client import PerturbedClient
-from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxQuestion
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.options import read_settings, setting_problems
 from veilsum.protocol.schemes.perturbed.server import PerturbedServer
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
@@ -48,14 +48,14 @@ class Perturbed(_Perturbing):
         "client": "a rescaled model; the true predictions and most of the noise, if it analyses what it holds",
         "broker": "who talks when, and how much",
     }
-    drop_points = {"question": SoftmaxQuestion, "upload": PerturbedTerms}
+    drop_points = {"question": SoftmaxRequest, "upload": PerturbedTerms}
     machines = {"perturbed server": PerturbedServer, "perturbed client": PerturbedClient}
 
-    def server_round(self, desk: ServerDesk) -> RoundMachine:
-        return PerturbedServer(desk)
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        return PerturbedServer(context)
 
-    def participant_round(self, seat: Seat) -> RoundMachine:
-        return PerturbedClient(seat)
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        return PerturbedClient(context)
 
     def warnings(self, parameters: Parameters) -> Iterator[str]:
         yield "perturbed: the server sees the gradient of every client; use bilateral to hide them"
@@ -74,7 +74,7 @@ class Bilateral(_Perturbing):
     }
     drop_points = {
         "keys": RoundKeys,
-        "question": SoftmaxQuestion,
+        "question": SoftmaxRequest,
         "shares": SealedShares,
         "upload": MaskedInput,
         "survivors": SurvivorSignature,
@@ -82,11 +82,11 @@ class Bilateral(_Perturbing):
     }
     machines = {"bilateral server": BilateralServer, "bilateral client": BilateralClient}
 
-    def server_round(self, desk: ServerDesk) -> RoundMachine:
-        return BilateralServer(desk)
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        return BilateralServer(context)
 
-    def participant_round(self, seat: Seat) -> RoundMachine:
-        return BilateralClient(seat)
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        return BilateralClient(context)
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from super().problems(parameters)

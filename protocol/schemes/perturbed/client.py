@@ -1,13 +1,13 @@
-"""A client's side of one attempt of `perturbed`: terms on a disguised model, uploaded as they are."""
+"""A client's side of one attempt of `perturbed`: terms on a perturbed model, uploaded as they are."""
 
 from __future__ import annotations
 
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Failed,
-    RoundMachine,
-    Seat,
+    ParticipantContext,
     handles,
     outcome_of,
     require_from_server,
@@ -16,60 +16,60 @@ from veilsum.protocol.machines.events import Event, LocalResult, Send
 from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
-from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, PerturbedTerms, SoftmaxAnswer
+from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, PerturbedTerms, SoftmaxReply
 
 
-class ClientPhase(Phase):
-    AWAITING_NOISE = "awaiting-noise"
+class PerturbedClientPhase(Phase):
+    AWAITING_PERTURBATION = "awaiting-perturbation"
     COMPUTING = "computing"
     AWAITING_RESULT = "awaiting-result"
     CLOSED = "closed"
 
 
-_P = ClientPhase
-_OPEN = (_P.AWAITING_NOISE, _P.COMPUTING, _P.AWAITING_RESULT)
+_P = PerturbedClientPhase
+_OPEN = (_P.AWAITING_PERTURBATION, _P.COMPUTING, _P.AWAITING_RESULT)
 
 
-class PerturbedClient(RoundMachine):
+class PerturbedClient(AttemptMachine):
     table = TransitionTable(
         "perturbed client",
-        _P.AWAITING_NOISE,
+        _P.AWAITING_PERTURBATION,
         {
-            (_P.AWAITING_NOISE, NoiseAnnounced): (_P.COMPUTING,),
-            (_P.COMPUTING, SoftmaxAnswer): (_P.COMPUTING,),
+            (_P.AWAITING_PERTURBATION, PerturbationAnnounced): (_P.COMPUTING,),
+            (_P.COMPUTING, SoftmaxReply): (_P.COMPUTING,),
             (_P.COMPUTING, "training"): (_P.AWAITING_RESULT,),
             **{(phase, RoundClosed): (_P.CLOSED,) for phase in _OPEN},
             **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
         },
     )
 
-    def __init__(self, seat: Seat) -> None:
-        super().__init__(seat.stamp)
-        self._seat = seat
-        self._terms = LocalTerms(seat, self._report)
+    def __init__(self, context: ParticipantContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
+        self._terms = LocalTerms(context, self._report)
 
     def start(self, now: float) -> list[Event]:
-        self.deadline = now + self._seat.timing.patience_s
+        self.deadline = now + self._context.timing.patience_s
         return []
 
-    @handles(NoiseAnnounced)
-    def learn_noise(self, sender: PartyId, message: NoiseAnnounced, now: float) -> list[Event]:
+    @handles(PerturbationAnnounced)
+    def learn_noise(self, sender: PartyId, message: PerturbationAnnounced, now: float) -> list[Event]:
         require_from_server(sender)
         self._terms.require_public(message.public)
-        self.move(NoiseAnnounced, _P.COMPUTING, now + self._seat.timing.patience_s)
+        self.move(PerturbationAnnounced, _P.COMPUTING, now + self._context.timing.patience_s)
         return self._terms.begin(message.public)
 
-    @handles(SoftmaxAnswer)
-    def learn_answer(self, sender: PartyId, message: SoftmaxAnswer, now: float) -> list[Event]:
+    @handles(SoftmaxReply)
+    def learn_answer(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
         require_from_server(sender)
         self._terms.require_answer(message.answer)
-        self.move(SoftmaxAnswer, _P.COMPUTING, now + self._seat.timing.patience_s)
+        self.move(SoftmaxReply, _P.COMPUTING, now + self._context.timing.patience_s)
         return self._terms.conclude(message.answer)
 
     def _report(self, result: LocalResult, now: float) -> list[Event]:
         public = self._terms.public
         assert public is not None
-        self.move("training", _P.AWAITING_RESULT, now + self._seat.timing.patience_s)
+        self.move("training", _P.AWAITING_RESULT, now + self._context.timing.patience_s)
         upload = PerturbedTerms(self.stamp, public.key_id, public.digest, result.payload, result.samples)
         return [Send(SERVER, upload)]
 
@@ -77,7 +77,7 @@ class PerturbedClient(RoundMachine):
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
         require_from_server(sender)
         self.move(RoundClosed, _P.CLOSED)
-        self.outcome = outcome_of(closed, self._seat.name)
+        self.outcome = outcome_of(closed, self._context.name)
         return []
 
     def deadline_passed(self, now: float) -> list[Event]:

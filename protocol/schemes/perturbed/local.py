@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.attempt import Seat, Trained
+from veilsum.protocol.machines.attempt import ParticipantContext, Trained
 from veilsum.protocol.machines.events import Event, LocalResult, Send, TrainingRequested, WorkRequested
-from veilsum.protocol.perturbation.contract import Answer, Asked, ClientNoise, PublicPart
-from veilsum.protocol.schemes.perturbed.messages import SoftmaxQuestion
+from veilsum.protocol.perturbation.contract import Asked, ClientPerturbation, ExchangeReply, PublicPart
+from veilsum.protocol.schemes.perturbed.messages import SoftmaxRequest
 
 
 class LocalTerms:
     """Requests the work and hands the terms to `then`; whoever owns it keeps the phases."""
 
-    def __init__(self, seat: Seat, then: Trained) -> None:
-        if seat.noise is None:
+    def __init__(self, context: ParticipantContext, then: Trained) -> None:
+        if context.noise is None:
             raise LocalProtocolError("a client of this scheme needs its noise: pass it to the machine")
-        self.noise: ClientNoise = seat.noise
+        self.noise: ClientPerturbation = context.noise
         self.public: PublicPart | None = None
-        self._seat = seat
+        self._context = context
         self._then = then
         self._asked: Asked | None = None
         self._answered = False
@@ -32,9 +32,9 @@ class LocalTerms:
         self.public = public
         if not self.noise.asks:
             return [self._training(None)]
-        seat = self._seat
-        assert seat.model is not None
-        model, round_number, random = seat.model, seat.stamp.round, seat.random
+        context = self._context
+        assert context.model is not None
+        model, round_number, random = context.model, context.stamp.round, context.random
 
         def ask() -> Asked:
             return self.noise.ask(model, public, round_number, random)
@@ -43,22 +43,22 @@ class LocalTerms:
 
     def _send_question(self, asked: Asked, now: float) -> list[Event]:
         self._asked = asked
-        return [Send(SERVER, SoftmaxQuestion(self._seat.stamp, asked.question))]
+        return [Send(SERVER, SoftmaxRequest(self._context.stamp, asked.question))]
 
-    def require_answer(self, answer: Answer) -> None:
+    def require_answer(self, answer: ExchangeReply) -> None:
         if self._asked is None or self._answered:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "an answer, and no question is open")
         if answer.key_id != self._asked.question.key_id:
             raise Rejection(AbortReason.WRONG_ROUND, "the question was answered with a stale key")
 
-    def conclude(self, answer: Answer) -> list[Event]:
+    def conclude(self, answer: ExchangeReply) -> list[Event]:
         self._answered = True
         return [self._training(answer)]
 
-    def _training(self, answer: Answer | None) -> TrainingRequested:
-        seat, public, asked = self._seat, self.public, self._asked
-        assert seat.model is not None and public is not None
-        model, round_number = seat.model, seat.stamp.round
+    def _training(self, answer: ExchangeReply | None) -> TrainingRequested:
+        context, public, asked = self._context, self.public, self._asked
+        assert context.model is not None and public is not None
+        model, round_number = context.model, context.stamp.round
 
         def compute() -> LocalResult:
             return self.noise.compute(model, public, round_number, asked, answer)
@@ -70,4 +70,4 @@ class LocalTerms:
         return self._then(result, now)
 
     def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
-        return self._seat.withdraw(error, now)
+        return self._context.withdraw(error, now)

@@ -1,6 +1,6 @@
 """What travels in a round of perturbed training, besides what `masked` sends.
 
-server -> clients   round.opened                the disguised model
+server -> clients   round.opened                the perturbed model
 server -> clients   perturbed.noise             the public part of the noise
 client -> server    perturbed.softmax-question  (cross entropy with an offset) perturbed outputs
 server -> client    perturbed.softmax-answer    what to train with in place of the true softmax
@@ -14,29 +14,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.perturbation.contract import Answer, PublicPart, Question
+from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, PublicPart
 from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, message
 
 
 @message("perturbed.noise")
 @dataclass(frozen=True, slots=True)
-class NoiseAnnounced(Message):
+class PerturbationAnnounced(Message):
     stamp: Stamp
     public: PublicPart
 
 
 @message("perturbed.softmax-question")
 @dataclass(frozen=True, slots=True)
-class SoftmaxQuestion(Message):
+class SoftmaxRequest(Message):
     stamp: Stamp
-    question: Question
+    question: ExchangeRequest
 
 
 @message("perturbed.softmax-answer")
 @dataclass(frozen=True, slots=True)
-class SoftmaxAnswer(Message):
+class SoftmaxReply(Message):
     stamp: Stamp
-    answer: Answer
+    answer: ExchangeReply
 
 
 @message("perturbed.terms")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.perturbation.settings import Alpha, Exchange, Loss, Mode, NoiseSettings
+from veilsum.protocol.perturbation.settings import Alpha, Exchange, Loss, Mode, PerturbationSettings
 
 NOISE, GROUPS, GAMMA, ALPHA, EXCHANGE, BARRIER = (
     "perturbed.noise",
@@ -31,9 +31,9 @@ def noise_options(
     }
 
 
-def read_settings(options: Mapping[str, str], loss: Loss = "mse") -> NoiseSettings:
-    """The settings, with every bound checked; what is not said has the default of `NoiseSettings`."""
-    default = NoiseSettings(loss=loss)
+def read_settings(options: Mapping[str, str], loss: Loss = "mse") -> PerturbationSettings:
+    """The settings, with every bound checked; what is not said has the default of `PerturbationSettings`."""
+    default = PerturbationSettings(loss=loss)
     try:
         groups, gamma = (
             int(options.get(GROUPS, default.groups)),
@@ -41,7 +41,7 @@ def read_settings(options: Mapping[str, str], loss: Loss = "mse") -> NoiseSettin
         )
     except ValueError as error:
         raise ParameterError([f"groups must be a whole number and gamma a number: {error}"]) from error
-    return NoiseSettings(
+    return PerturbationSettings(
         mode=cast(Mode, options.get(NOISE, default.mode)),
         loss=loss,
         groups=groups,

@@ -1,4 +1,4 @@
-"""The server's side of one attempt of `perturbed`: disguise, collect terms, recover the gradient, step.
+"""The server's side of one attempt of `perturbed`: perturbation, collect terms, recover the gradient, step.
 
 Terms of single clients are seen as they are and added in float64 in the order of names, so the result does not
 depend on who was faster. The true model never leaves the server.
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Committed,
     Failed,
-    RoundMachine,
-    ServerDesk,
+    ServerContext,
     failure_of,
     handles,
     require_absent,
@@ -24,18 +24,18 @@ from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.perturbation.contract import Recovered, require_numbers
-from veilsum.protocol.schemes.perturbed.disguising import Disguising, Drawn
-from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxQuestion
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest
+from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
 
 
-class ServerPhase(Phase):
-    DISGUISING = "disguising"
+class PerturbedServerPhase(Phase):
+    PERTURBING = "perturbing"
     COLLECTING = "collecting"
     RECOVERING = "recovering"
     CLOSED = "closed"
 
 
-_P = ServerPhase
+_P = PerturbedServerPhase
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Stepped:
     recovered: Recovered
 
 
-class PerturbedServer(RoundMachine):
+class PerturbedServer(AttemptMachine):
     table = TransitionTable(
         "perturbed server",
-        _P.DISGUISING,
+        _P.PERTURBING,
         {
-            (_P.DISGUISING, "work"): (_P.COLLECTING, _P.CLOSED),
-            (_P.COLLECTING, SoftmaxQuestion): (_P.COLLECTING,),
+            (_P.PERTURBING, "work"): (_P.COLLECTING, _P.CLOSED),
+            (_P.COLLECTING, SoftmaxRequest): (_P.COLLECTING,),
             (_P.COLLECTING, PerturbedTerms): (_P.COLLECTING, _P.RECOVERING),
             (_P.COLLECTING, "work"): (_P.CLOSED,),
             (_P.COLLECTING, "deadline"): (_P.RECOVERING, _P.CLOSED),
@@ -60,35 +60,35 @@ class PerturbedServer(RoundMachine):
         },
     )
 
-    def __init__(self, desk: ServerDesk) -> None:
-        super().__init__(desk.stamp)
-        self._desk = desk
-        self._disguising = Disguising(desk)
-        self._awaited = set(desk.session.members)
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
+        self._perturber = ModelPerturber(context)
+        self._awaited = set(context.session.members)
         self._uploads: dict[PartyId, PerturbedTerms] = {}
 
     def start(self, now: float) -> list[Event]:
-        return [WorkRequested(self._disguising.draw, self._open, self._not_opened)]
+        return [WorkRequested(self._perturber.draw, self._open, self._not_opened)]
 
     def _open(self, drawn: Drawn, now: float) -> list[Event]:
-        timing = self._desk.timing
-        self.stamp = self._disguising.adopt(drawn)
+        timing = self._context.timing
+        self.stamp = self._perturber.adopt(drawn)
         self.move("work", _P.COLLECTING, now + timing.training_s + timing.phase_s)
-        return self._disguising.announce(self.stamp)
+        return self._perturber.announce(self.stamp)
 
     def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
         return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))
 
-    @handles(SoftmaxQuestion)
-    def answer(self, sender: PartyId, message: SoftmaxQuestion, now: float) -> list[Event]:
-        return self._disguising.take_question(
+    @handles(SoftmaxRequest)
+    def answer(self, sender: PartyId, message: SoftmaxRequest, now: float) -> list[Event]:
+        return self._perturber.take_question(
             sender, message, lambda: self.phase is _P.COLLECTING, self._not_answered
         )
 
     def _not_answered(self, error: ProtocolError, now: float) -> list[Event]:
         if self.phase is not _P.COLLECTING:
             return []
-        return self.fail("work", _P.CLOSED, self._disguising.failure(error))
+        return self.fail("work", _P.CLOSED, self._perturber.failure(error))
 
     @handles(PerturbedTerms)
     def collect(self, sender: PartyId, message: PerturbedTerms, now: float) -> list[Event]:
@@ -98,19 +98,19 @@ class PerturbedServer(RoundMachine):
         return self._recover(PerturbedTerms) if self._uploads.keys() >= self._awaited else []
 
     def _require_upload(self, message: PerturbedTerms) -> None:
-        public = self._disguising.disguise.public
+        public = self._perturber.perturbation.public
         if message.key_id != public.key_id:
             raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")
         if message.public_digest != public.digest:
             raise Rejection(
                 AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs"
             )
-        require_numbers(message.terms, "<f4", sum(self._disguising.noise.terms.values()), "the terms")
-        if not 1 <= message.samples <= self._desk.parameters.encoding.max_weight:
+        require_numbers(message.terms, "<f4", sum(self._perturber.noise.terms.values()), "the terms")
+        if not 1 <= message.samples <= self._context.parameters.encoding.max_weight:
             raise Rejection(AbortReason.OVER_BUDGET, f"{message.samples} samples")
 
     def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
-        self._disguising.hear_reason(reason)
+        self._perturber.hear_reason(reason)
         return super().hear_withdrawal(party, reason, now)
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
@@ -123,9 +123,9 @@ class PerturbedServer(RoundMachine):
         return self._recover("deadline")
 
     def _recover(self, trigger: Trigger) -> list[Event]:
-        minimum = self._desk.parameters.min_parties
+        minimum = self._context.parameters.min_parties
         if len(self._uploads) < minimum:
-            missing = tuple(name for name in self._desk.session.members if name not in self._uploads)
+            missing = tuple(name for name in self._context.session.members if name not in self._uploads)
             detail = (
                 f"terms of {len(self._uploads)} parties, the agreed minimum is {minimum}; "
                 f"missing: {', '.join(missing[:10])}"
@@ -136,20 +136,20 @@ class PerturbedServer(RoundMachine):
         return [WorkRequested(self._step, self._stepped, self._not_stepped)]
 
     def _step(self) -> Stepped:
-        assert self._desk.model is not None
+        assert self._context.model is not None
         uploads = [upload for _, upload in sorted(self._uploads.items())]
         mean = weighted_mean([one.terms for one in uploads], [one.samples for one in uploads])
-        recovered = self._disguising.disguise.recover(mean)
-        model = self._desk.next_model(self._desk.model, recovered.mean)
+        recovered = self._perturber.perturbation.recover(mean)
+        model = self._context.next_model(self._context.model, recovered.mean)
         return Stepped(model, hash_model(model), recovered)
 
     def _stepped(self, stepped: Stepped, now: float) -> list[Event]:
         recovered = stepped.recovered
-        self._disguising.noise.adapt(recovered.condition)
+        self._perturber.noise.adapt(recovered.condition)
         self.move("work", _P.CLOSED)
         members = tuple(sorted(self._uploads))
         self.outcome = Committed(members, stepped.model, stepped.model_hash, loss=recovered.loss)
         return [] if recovered.warning is None else [Warned(recovered.warning)]
 
     def _not_stepped(self, error: ProtocolError, now: float) -> list[Event]:
-        return self.fail("work", _P.CLOSED, self._disguising.failure(error))
+        return self.fail("work", _P.CLOSED, self._perturber.failure(error))

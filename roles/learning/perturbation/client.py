@@ -1,4 +1,4 @@
-"""Local work on a disguised model, and the server's noise for the model of a task.
+"""Local work on a perturbed model, and the server's noise for the model of a task.
 
 What protocol/perturbation/contract.py asks for, with torch.
 
@@ -27,11 +27,11 @@ from torch import nn
 
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.protocol.machines.events import LocalResult, Model
-from veilsum.protocol.perturbation.algebra.exchange import ClientExchange, ExchangeAnswer, conclude
+from veilsum.protocol.perturbation.algebra.exchange import ClientExchange, ReplyArrays, conclude
 from veilsum.protocol.perturbation.algebra.key import new_key
 from veilsum.protocol.perturbation.algebra.layout import Terms, term_sizes
 from veilsum.protocol.perturbation.algebra.losses import mean_loss
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.algebra.terms import (
     Forward,
     client_terms,
@@ -39,9 +39,9 @@ from veilsum.protocol.perturbation.algebra.terms import (
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.contract import Answer, Asked, PublicPart, Question
+from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, ExchangeRequest, PublicPart
 from veilsum.protocol.perturbation.errors import UnprotectedLayer
-from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode, NoiseSettings
+from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode, PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.perturbation.tracing.trace import Barrier, trace
 from veilsum.protocol.randomness import RandomBytes
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class TaskNoise:
+class TracedTask:
     """What all parties of a federation know about its noise: the traced model and the agreed settings."""
 
     plan: Plan
-    settings: NoiseSettings
+    settings: PerturbationSettings
 
     @property
     def asks(self) -> bool:
@@ -96,10 +96,10 @@ class TaskNoise:
             yield f"sent in clear: {', '.join(clear)}"
 
 
-def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
+def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TracedTask:
     """Trace the model and check the settings against it; `UnsupportedModel` names the node that stands in the way."""
     if isinstance(task, VectorsTask):
-        raise TaskError(f"scheme {config.scheme}: task {config.task} has no model to disguise")
+        raise TaskError(f"scheme {config.scheme}: task {config.task} has no model to perturb")
     loss: Any = getattr(task, "objective", None) or config.loss
     if loss not in ("mse", "ce"):
         raise ParameterError([f"task {config.task} does not say which of mse, ce its loss is: set loss"])
@@ -107,10 +107,10 @@ def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TaskNoise:
     plan = trace_model(task, config.seed, cast(Barrier, config.barrier))
     settings.require_fits(plan)
     _require_same_loss(task, plan, settings)
-    return TaskNoise(plan, settings)
+    return TracedTask(plan, settings)
 
 
-def _require_same_loss(task: Task, plan: Plan, settings: NoiseSettings) -> None:
+def _require_same_loss(task: Task, plan: Plan, settings: PerturbationSettings) -> None:
     """Recovery expands one of two losses; a task that trains another would silently train on the wrong gradient."""
     few = np.arange(min(4, len(task.train)))
     _, targets = Feed(task.train, torch.device("cpu")).batch(few)
@@ -140,7 +140,7 @@ def trace_model(task: Task, seed: int, barrier: Barrier = "refuse") -> Plan:
 class PerturbedLearner(TorchLearner):
     """A learner that is also the noise of a client: it computes terms instead of training."""
 
-    def __init__(self, parts: LearnerParts, noise: TaskNoise) -> None:
+    def __init__(self, parts: LearnerParts, noise: TracedTask) -> None:
         self._noise = noise
         super().__init__(*parts)
 
@@ -177,7 +177,7 @@ class PerturbedLearner(TorchLearner):
         requests = [piece.exchange.request for piece in kept]
         values = np.concatenate([request.values.reshape(-1) for request in requests])
         alpha = np.concatenate([request.alpha for request in requests])
-        return Asked(Question(public.key_id, values, alpha), kept)
+        return Asked(ExchangeRequest(public.key_id, values, alpha), kept)
 
     def compute(
         self,
@@ -185,7 +185,7 @@ class PerturbedLearner(TorchLearner):
         public: PublicPart,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
-        answer: Answer | None,
+        answer: ExchangeReply | None,
     ) -> LocalResult:
         payload = np.zeros(sum(self.terms.values()), dtype=np.float32)
         samples = len(self._gradient_positions(round))
@@ -204,7 +204,12 @@ class PerturbedLearner(TorchLearner):
             load_vector(module, model)
             yield module.train()
 
-    def _direct(self, module: nn.Module, noise: PublicNoise, round: int) -> Iterator[tuple[Terms, int]]:  # noqa: A002 - the protocol's own word
+    def _direct(
+        self,
+        module: nn.Module,
+        noise: PublicPerturbation,
+        round: int,  # noqa: A002 - the protocol's own word
+    ) -> Iterator[tuple[Terms, int]]:
         for inputs, targets in self._batches(round):
             found = client_terms(self._noise.plan, module, noise, inputs, self._targets(targets))
             yield found, len(inputs)
@@ -212,10 +217,10 @@ class PerturbedLearner(TorchLearner):
     def _concluded(
         self,
         module: nn.Module,
-        noise: PublicNoise,
+        noise: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         pieces: list[_Piece],
-        answer: Answer,
+        answer: ExchangeReply,
     ) -> Iterator[tuple[Terms, int]]:
         """The terms of every chunk from its part of the answer."""
         replies = _parts_of(answer, noise, [piece.samples for piece in pieces])
@@ -244,7 +249,7 @@ class _Piece:
     exchange: ClientExchange
 
 
-def _parts_of(answer: Answer, noise: PublicNoise, counts: list[int]) -> Iterator[ExchangeAnswer]:
+def _parts_of(answer: ExchangeReply, noise: PublicPerturbation, counts: list[int]) -> Iterator[ReplyArrays]:
     """The part of an answer that belongs to each chunk of so many samples."""
     classes, total = len(noise.partition), sum(counts)
     per_sample = noise.exchange == "log"
@@ -255,7 +260,7 @@ def _parts_of(answer: Answer, noise: PublicNoise, counts: list[int]) -> Iterator
     start = 0
     for count in counts:
         rows = slice(start, start + count)
-        yield ExchangeAnswer(
+        yield ReplyArrays(
             answer.key_id,
             np.array(answer.first.reshape(total, classes)[rows]),
             np.array(answer.second.reshape(total, classes)[rows]),
@@ -264,11 +269,11 @@ def _parts_of(answer: Answer, noise: PublicNoise, counts: list[int]) -> Iterator
         start += count
 
 
-def public_noise(public: PublicPart) -> PublicNoise:
+def public_noise(public: PublicPart) -> PublicPerturbation:
     """What travelled, as the algebra wants it."""
     if public.partition.dtype.str != "<u4" or public.directions.dtype.str != "<f8":
         raise Rejection(AbortReason.BAD_VECTOR, "partition and directions have other types than agreed on")
-    return PublicNoise(
+    return PublicPerturbation(
         key_id=public.key_id,
         plan_digest=public.plan_digest,
         mode=cast(Mode, public.mode),

@@ -16,7 +16,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.machines.events import Model
 from veilsum.protocol.perturbation.algebra.key import new_key
 from veilsum.protocol.perturbation.contract import Reals
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.perturbation.tracing.trace import Barrier
 from veilsum.protocol.randomness import RandomBytes
@@ -31,7 +31,7 @@ from veilsum.roles.learning.training.vectorize import load_vector
 
 def protected_model(plan: Plan, model: Model, random: RandomBytes) -> Model:
     """A model that predicts what the given one does, under factors of its own."""
-    key = new_key(plan, NoiseSettings(mode="scale"), random)
+    key = new_key(plan, PerturbationSettings(mode="scale"), random)
     return with_parameters(model, key.encrypt(parameters_of(plan, model), inference=True))
 
 

@@ -1,4 +1,4 @@
-"""The server's noise for the model of a task: `ServerNoise` of protocol/perturbation/contract.py, with torch."""
+"""The server's noise for the model of a task: `ServerPerturbation` of protocol/perturbation/contract.py, with torch."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from numpy.typing import ArrayLike
 
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.machines.events import Model
-from veilsum.protocol.perturbation.algebra.exchange import ExchangeRequest, answer
-from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.exchange import RequestArrays, answer
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.moments import pooled_statistics
 from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.contract import (
-    Answer,
+    ExchangeReply,
+    ExchangeRequest,
     PublicPart,
-    Question,
     Reals,
     Recovered,
     require_numbers,
 )
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.randomness import RandomBytes
-from veilsum.roles.learning.perturbation.client import TaskNoise
+from veilsum.roles.learning.perturbation.client import TracedTask
 from veilsum.roles.learning.perturbation.protected import parameters_of, protected_model, with_parameters
 from veilsum.roles.learning.training.settings import TrainingOptions
-from veilsum.roles.views.view import NoiseSecrets
+from veilsum.roles.views.view import PerturbationSecrets
 
 LARGEST_ADAPTED_GAMMA = 10.0
 """Words with 32 fractional bits cover no more; a federation that began higher has finer ones."""
 
 
-class DisguisingServer:
+class TaskServerPerturbation:
     """Draws a fresh key for every attempt; gamma follows the condition number from round to round."""
 
-    def __init__(self, noise: TaskNoise, training: TrainingOptions) -> None:
+    def __init__(self, noise: TracedTask, training: TrainingOptions) -> None:
         self._noise = noise
         self._training = training
-        self.settings: NoiseSettings = noise.settings
-        self.on_secrets: Callable[[NoiseSecrets], None] = lambda _: None
+        self.settings: PerturbationSettings = noise.settings
+        self.on_secrets: Callable[[PerturbationSecrets], None] = lambda _: None
         """Whoever records the server's own view is told here what is drawn."""
 
     @property
@@ -54,12 +54,14 @@ class DisguisingServer:
     def warnings(self) -> Iterator[str]:
         return self._noise.warnings()
 
-    def disguise(self, model: Model, round: int, random: RandomBytes) -> TaskDisguise:  # noqa: A002 - the protocol's own word
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> TaskPerturbation:  # noqa: A002 - the protocol's own word
         key = new_key(self._noise.plan, self.settings, random)
         self.on_secrets(
-            NoiseSecrets(key.public.key_id, key.scale, key.gammas, key.blinders, key.shifts, key.loss_shift)
+            PerturbationSecrets(
+                key.public.key_id, key.scale, key.gammas, key.blinders, key.shifts, key.loss_shift
+            )
         )
-        return TaskDisguise(key, model, self._noise, round, self._training.learning_rate_at(round))
+        return TaskPerturbation(key, model, self._noise, round, self._training.learning_rate_at(round))
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
         return protected_model(self._noise.plan, model, random)
@@ -70,14 +72,14 @@ class DisguisingServer:
         self.settings = replace(adapted, gamma=min(adapted.gamma, ceiling))
 
 
-class TaskDisguise:
+class TaskPerturbation:
     """The key of one attempt, with the true model that it covers."""
 
     def __init__(
         self,
-        key: NoiseKey,
+        key: PerturbationKey,
         model: Model,
-        noise: TaskNoise,
+        noise: TracedTask,
         round_number: int,
         learning_rate: float,
     ) -> None:
@@ -99,7 +101,7 @@ class TaskDisguise:
             feature_weight=public.feature_weight,
         )
 
-    def require_question(self, question: Question) -> None:
+    def require_question(self, question: ExchangeRequest) -> None:
         samples, classes = len(question.alpha), self._noise.plan.head.outputs
         width = classes if self._key.settings.exchange == "log" else classes * classes
         if samples == 0:
@@ -107,13 +109,13 @@ class TaskDisguise:
         require_numbers(question.alpha, "<f8", samples, "alpha")
         require_numbers(question.values, "<f8", samples * width, "the outputs of a question")
 
-    def answer(self, question: Question, random: RandomBytes) -> Answer:
+    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
         samples, classes = len(question.alpha), self._noise.plan.head.outputs
         shape = (samples, classes) if self._key.settings.exchange == "log" else (samples, classes, classes)
-        request = ExchangeRequest(question.key_id, question.values.reshape(shape), question.alpha)
+        request = RequestArrays(question.key_id, question.values.reshape(shape), question.alpha)
         reply = answer(self._key, request, random)
         parts = (np.ascontiguousarray(part.reshape(-1)) for part in (reply.first, reply.second, reply.third))
-        return Answer(reply.key_id, *parts)
+        return ExchangeReply(reply.key_id, *parts)
 
     def recover(self, terms: Reals) -> Recovered:
         ends = np.cumsum(list(self._noise.terms.values()))[:-1]

@@ -16,7 +16,7 @@ from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner, make_server_optimizer
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.settings import TrainingOptions
-from veilsum.roles.process.server_step import StepOptimizer, Stepping
+from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ def train_alone(
     learner: Learner, rounds: int, options: TrainingOptions, optimizer: StepOptimizer | None = None
 ) -> Trained:
     """The rounds of a federation with one member: its payload is the mean."""
-    stepping = Stepping(options, optimizer)
+    stepping = ServerStep(options, optimizer)
     model = learner.initial_model()
     for round_ in range(rounds):
         update = learner.train(model, round_)

@@ -39,7 +39,7 @@ from veilsum.roles.views.view import OwnUpdate, PublicFacts, View
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
 if TYPE_CHECKING:
-    from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
+    from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
 
 Vector = NDArray[np.floating[Any]]
 
@@ -118,20 +118,20 @@ class _Reader:
         self.config = config_of(view.facts)
         self.training = self.config.training_options()
         self.encoding = self.config.parameters(view.facts.dimension).encoding
-        self.disguised = self.config.find_scheme().perturbs
+        self.perturbed = self.config.find_scheme().perturbs
 
     @cached_property
-    def keys(self) -> NoiseKeys | None:
-        """The noise keys of a server that disguises the model, if the view holds them."""
+    def keys(self) -> PerturbationKeys | None:
+        """The noise keys of a server that perturbs the model, if the view holds them."""
         if not self.view.noise_secrets:
             return None
-        from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
+        from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
 
-        return NoiseKeys(self.view)
+        return PerturbationKeys(self.view)
 
     def uploads(self, round_: int) -> Iterator[Target]:
-        if self.disguised:
-            yield from self._disguised_uploads(round_)
+        if self.perturbed:
+            yield from self._perturbed_uploads(round_)
             return
         for sender, message in self.view.received(PlainUpdate, round_):
             yield self._target("upload", (sender,), round_, message.payload)
@@ -139,7 +139,7 @@ class _Reader:
             words = read_words(self.encoding, message.vector, self.images)
             yield self._target("upload", (sender,), round_, words)
 
-    def _disguised_uploads(self, round_: int) -> Iterator[Target]:
+    def _perturbed_uploads(self, round_: int) -> Iterator[Target]:
         """Of terms in clear each client's own gradient, exactly; of masked terms what their words give."""
         if self.keys is None:
             return
@@ -174,7 +174,7 @@ class _Reader:
             yield self._target(kind, others, round_, rest / weights)
 
     def _own(self, one: OwnUpdate) -> Vector:
-        """A member's own update; of a disguised round what the key makes of its terms."""
+        """A member's own update; of a perturbed round what the key makes of its terms."""
         if self.keys is not None:
             return self.keys.gradient(one.round, one.payload.astype(np.float64))
         return one.payload.astype(np.float64)
@@ -183,16 +183,16 @@ class _Reader:
         """The best reading of the round's mean payload, and whose it is."""
         results = [one for one in self.view.results if one.round == round_]
         for one in results:
-            if one.total is not None and not self.disguised:
+            if one.total is not None and not self.perturbed:
                 return self.encoding.decode_mean(one.total, len(one.members))[0], one.members
         for _, message in self.view.sent(Aggregate, round_):
             return self._biased(message), message.survivors
         after = next((one for one in results if one.model is not None), None)
         if after is None:
             after = next((one for one in results), None)
-        if after is None or (self.disguised and after.model is None):
+        if after is None or (self.perturbed and after.model is None):
             return None, ()
-        if self.view.members == (SERVER,) and not self.disguised:
+        if self.view.members == (SERVER,) and not self.perturbed:
             return None, ()
         next_model = after.model if after.model is not None else self._model_at(round_ + 1)
         if next_model is None:
@@ -220,8 +220,8 @@ class _Reader:
 
     def _model_at(self, round_: int) -> Model | None:
         """The model that round began with, where the adversary knows it."""
-        # A disguising scheme sends another model than the one the round is about.
-        for source in () if self.disguised else (self.view.sent, self.view.received):
+        # A perturbing scheme sends another model than the one the round is about.
+        for source in () if self.perturbed else (self.view.sent, self.view.received):
             for _, message in source(RoundOpened, round_):
                 if len(message.model):
                     model: Model = message.model

@@ -17,14 +17,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 
 Reals = NDArray[np.float64]
 
 _CLEAR = 1e-6
 
 
-def recover_blinders(surrogate: Reals, direction: Reals, public: PublicNoise) -> Reals:
+def recover_blinders(surrogate: Reals, direction: Reals, public: PublicPerturbation) -> Reals:
     """Client: the secret xi of every group."""
     members = public.grouped_directions() != 0
     system = direction @ members.T
@@ -32,14 +32,14 @@ def recover_blinders(surrogate: Reals, direction: Reals, public: PublicNoise) ->
     return solution
 
 
-def recover_softmax(surrogate: Reals, direction: Reals, public: PublicNoise) -> Reals:
+def recover_softmax(surrogate: Reals, direction: Reals, public: PublicPerturbation) -> Reals:
     """Client: the true softmax of every sample of the batch."""
     blinders = recover_blinders(surrogate, direction, public)
     softmax: Reals = surrogate - blinders[public.partition] * direction
     return softmax
 
 
-def recover_gammas(outputs: Reals, alpha: Reals, softmax: Reals, public: PublicNoise) -> Reals:
+def recover_gammas(outputs: Reals, alpha: Reals, softmax: Reals, public: PublicPerturbation) -> Reals:
     """Client: gamma of every group, from perturbed outputs and the softmax recovered above.
 
     Only probabilities that stand clear of rounding are used. A sample's outputs are known up to a constant, so both

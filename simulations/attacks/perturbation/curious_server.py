@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.algebra.key import NoiseKey
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey
 from veilsum.protocol.perturbation.algebra.layout import BETA, GRADIENT, term_sizes
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.tracing.trace import trace
-from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxQuestion
+from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.options import read_settings
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.roles.learning.models.catalogue import build_model
@@ -34,14 +34,14 @@ from veilsum.simulations.attacks.perturbation.projection import Reals
 Vector = NDArray[Any]
 
 
-class NoiseKeys:
+class PerturbationKeys:
     """The noise keys in a server's view, put together with what it announced."""
 
     def __init__(self, view: View) -> None:
         self._secrets = {one.key_id: one for one in view.noise_secrets}
         if not self._secrets:
             raise AttackDoesNotFit(
-                "the view holds no noise keys: it is not of a server that disguises the model"
+                "the view holds no noise keys: it is not of a server that perturbs the model"
             )
         config, facts = config_of(view.facts), view.facts
         assert config.model is not None
@@ -49,12 +49,12 @@ class NoiseKeys:
         self._plan = trace(module, torch.zeros(1, *facts.input_shape))
         self._options = config.parameters(facts.dimension).options
         self._dimension = facts.dimension
-        self._public: dict[tuple[int, int], PublicNoise] = {
+        self._public: dict[tuple[int, int], PublicPerturbation] = {
             (message.stamp.round, message.stamp.attempt): public_noise(message.public)
-            for _, message in view.sent(NoiseAnnounced)
+            for _, message in view.sent(PerturbationAnnounced)
         }
 
-    def of_round(self, round_: int, attempt: int | None = None) -> NoiseKey:
+    def of_round(self, round_: int, attempt: int | None = None) -> PerturbationKey:
         """The key of an attempt of a round, of the last one if none is named."""
         attempts = [one for one in self._public if one[0] == round_ and attempt in (None, one[1])]
         if not attempts:
@@ -63,7 +63,7 @@ class NoiseKeys:
         mine = self._secrets[public.key_id]
         settings = read_settings(self._options, public.loss)
         parts = (mine.scale, mine.gammas, mine.blinders, mine.shifts, mine.loss_shift)
-        return NoiseKey(self._plan, settings, public, *parts)
+        return PerturbationKey(self._plan, settings, public, *parts)
 
     def gradient(self, round_: int, terms: Vector, attempt: int | None = None) -> Reals:
         """What recovery makes of one vector of terms, in the layout of the model; buffers stay zero."""
@@ -97,9 +97,9 @@ class NoiseKeys:
 
 def asked_softmax(view: View) -> Iterator[tuple[str, Reals]]:
     """The true softmax of every sample that each client asked about."""
-    keys = NoiseKeys(view)
+    keys = PerturbationKeys(view)
     found = False
-    for client, message in view.received(SoftmaxQuestion):
+    for client, message in view.received(SoftmaxRequest):
         found = True
         key, question = keys.of_round(message.stamp.round, message.stamp.attempt), message.question
         samples, classes = len(question.alpha), len(key.public.partition)
@@ -117,7 +117,7 @@ def asked_softmax(view: View) -> Iterator[tuple[str, Reals]]:
 
 def masked_differences(view: View) -> Iterator[tuple[str, Reals]]:
     """Gradient minus beta of each client in round 0, before the last layer: in clear if one mask covers both."""
-    keys = NoiseKeys(view)
+    keys = PerturbationKeys(view)
     encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
     for client, message in view.received(MaskedInput, 0):
         words = np.array(message.vector)
@@ -125,7 +125,9 @@ def masked_differences(view: View) -> Iterator[tuple[str, Reals]]:
         yield client, difference.astype(np.float64) / encoding.scale
 
 
-def split_difference(keys: NoiseKeys, upload: Vector, subtract: Callable[[Vector, Vector], Vector]) -> Vector:
+def split_difference(
+    keys: PerturbationKeys, upload: Vector, subtract: Callable[[Vector, Vector], Vector]
+) -> Vector:
     """The body of the gradient term of an upload, less its beta term."""
     terms = keys.terms(0)
     if BETA not in terms:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 
 Reals = NDArray[np.float64]
 
 
-def estimate_offset(head_weight: Reals, public: PublicNoise) -> Reals:
+def estimate_offset(head_weight: Reals, public: PublicPerturbation) -> Reals:
     """The secret offset of every output, from one row of weights per output."""
     per_row = np.median(head_weight, axis=1) / public.feature_weight
     directions = public.grouped_directions()

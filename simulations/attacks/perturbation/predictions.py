@@ -1,4 +1,4 @@
-"""A curious client of server-side perturbation: true predictions from a disguised model and its own labels.
+"""A curious client of server-side perturbation: true predictions from a perturbed model and its own labels.
 
 Hidden rescalings leave the outputs as they are. What is left is the offset: outputs are the true ones plus alpha, which
 the client computes from its features, times one secret number per output. Those numbers are the same for all samples
@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from veilsum.protocol.machines.session import RoundOpened
-from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced
+from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced
 from veilsum.roles.learning.perturbation.client import public_noise
 from veilsum.roles.learning.task import Array, Samples
 from veilsum.roles.views.view import View
@@ -26,12 +26,12 @@ from veilsum.simulations.attacks.perturbation import least_squares, projection
 Reals = NDArray[np.float64]
 
 
-class Disguised:
-    """The newest disguised model in a client's view, and what it says about inputs."""
+class PerturbedModel:
+    """The newest perturbed model in a client's view, and what it says about inputs."""
 
     def __init__(self, view: View) -> None:
         models = [message for _, message in view.received(RoundOpened) if len(message.model)]
-        noises = [message for _, message in view.received(NoiseAnnounced)]
+        noises = [message for _, message in view.received(PerturbationAnnounced)]
         if not models or not noises or not view.own_data:
             raise AttackDoesNotFit("the view is not that of a client of perturbed or bilateral")
         self.module = Exposed(view.facts, models[-1].model).module
@@ -50,27 +50,27 @@ class Disguised:
 
 def raw_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
     """What a client reads that does nothing."""
-    outputs, _ = Disguised(view).outputs(inputs)
+    outputs, _ = PerturbedModel(view).outputs(inputs)
     return predicted_classes(outputs)
 
 
 def projected_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
     """What the public directions cannot hide."""
-    disguised = Disguised(view)
-    outputs, _ = disguised.outputs(inputs)
+    perturbed = PerturbedModel(view)
+    outputs, _ = perturbed.outputs(inputs)
     return (
-        projection.guess_labels(outputs, disguised.public)
-        if disguised.public.has_offset
+        projection.guess_labels(outputs, perturbed.public)
+        if perturbed.public.has_offset
         else predicted_classes(outputs)
     )
 
 
 def fitted_predictions(view: View, inputs: Array) -> NDArray[np.int64]:
     """What is left after the offset was fitted to the client's own labels."""
-    disguised = Disguised(view)
-    outputs, alpha = disguised.outputs(disguised.own.inputs)
-    offset = fit_offset(outputs, alpha, disguised.own.targets)
-    outputs, alpha = disguised.outputs(inputs)
+    perturbed = PerturbedModel(view)
+    outputs, alpha = perturbed.outputs(perturbed.own.inputs)
+    offset = fit_offset(outputs, alpha, perturbed.own.targets)
+    outputs, alpha = perturbed.outputs(inputs)
     return predicted_classes(least_squares.remove_offset(outputs, alpha, offset))
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.algebra.public import PublicNoise
+from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 
 Reals = NDArray[np.float64]
 
 
-def projector(public: PublicNoise) -> Reals:
+def projector(public: PublicPerturbation) -> Reals:
     """The symmetric matrix that keeps what no offset can reach."""
     rows = public.grouped_directions()
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -23,12 +23,12 @@ def projector(public: PublicNoise) -> Reals:
     return kept
 
 
-def project_outputs(outputs: Reals, public: PublicNoise) -> Reals:
+def project_outputs(outputs: Reals, public: PublicPerturbation) -> Reals:
     """The part of the true outputs that perturbed outputs show exactly."""
     return outputs @ projector(public)
 
 
-def guess_labels(outputs: Reals, public: PublicNoise) -> NDArray[np.int64]:
+def guess_labels(outputs: Reals, public: PublicPerturbation) -> NDArray[np.int64]:
     """The predicted class as far as the projection shows it; exact unless the lost dimensions decide."""
     guesses: NDArray[np.int64] = np.argmax(project_outputs(outputs, public), axis=1).astype(np.int64)
     return guesses

@@ -100,6 +100,6 @@ def _has_global(played: Played, adversary: str) -> str:
             continue
         if model_distance(found, played.model) <= EXACT:
             return "recovers"
-        if played.config.disguises and predicts_alike(played, found):
+        if played.config.perturbs and predicts_alike(played, found):
             word = "its predictions"
     return word

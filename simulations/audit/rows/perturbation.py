@@ -25,10 +25,10 @@ from veilsum.roles.learning.training.compare import train_central
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.membership.membership import Exposed
 from veilsum.simulations.attacks.metrics import success_rate
-from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
+from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
 from veilsum.simulations.attacks.perturbation.least_squares import remove_offset
 from veilsum.simulations.attacks.perturbation.predictions import (
-    Disguised,
+    PerturbedModel,
     predicted_classes,
     projected_predictions,
     raw_predictions,
@@ -78,14 +78,14 @@ _WORDS = {
 
 def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Every kind of noise by a client that does nothing and by the attack; then the rows that give them a scale."""
-    require_disguise(request)
+    require_perturbation(request)
     noises = TRIED[request.attack]
     steps.expect(2 * len(noises) + 2)
     task = attackable_task(request.config())
     for noise in noises:
-        steps(f"{request.scheme}/{request.adversary}/{request.attack}: training a model to disguise")
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}: training a model to perturb")
         model = trained_model(request, noise.loss)
-        played = disguise(request, noise, model)
+        played = perturbation(request, noise, model)
         expected = _classes(played.view("server"), model, task)
         view = played.view(request.adversary)
         pooled = len(view.members) > 1
@@ -122,13 +122,13 @@ def _reference_rows(
     view = played.view("client")
     guess = _classes(view, view.initial_model, task)
     yield _row(request, "null", "untrained model", guess, expected, task, 0.0)
-    outputs, alpha = Disguised(view).outputs(task.test.inputs)
-    offset = NoiseKeys(played.view("server")).of_round(0).offset
+    outputs, alpha = PerturbedModel(view).outputs(task.test.inputs)
+    offset = PerturbationKeys(played.view("server")).of_round(0).offset
     guess = predicted_classes(remove_offset(outputs, alpha, offset))
     yield _row(request, "oracle", f"with the server's key; {noise}", guess, expected, task, 0.0)
 
 
-def require_disguise(request: Request) -> None:
+def require_perturbation(request: Request) -> None:
     if request.scheme not in SCHEMES:
         raise ParameterError(
             [f"{request.attack} is an attack on {' and '.join(SCHEMES)}, not on {request.scheme}"]
@@ -158,10 +158,10 @@ def _train(task: str, data: str | None, seed: int, model: str, loss: str) -> Mod
     return train_central(attackable_task(config), _ROUNDS, config.training_options(), config.seed).model
 
 
-def disguise(
+def perturbation(
     request: Request, noise: Noise, model: Model | None, images: int = OWN_SAMPLES, **settings: object
 ) -> Played:
-    """One round on the disguised model, unless the settings say more."""
+    """One round on the perturbed model, unless the settings say more."""
     options = {
         "loss": noise.loss,
         "noise": noise.mode,

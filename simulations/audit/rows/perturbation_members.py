@@ -27,7 +27,7 @@ from veilsum.simulations.attacks.membership.membership import Exposed, loss_thre
 from veilsum.simulations.attacks.metrics import membership, success_rate
 from veilsum.simulations.attacks.perturbation.cross_entropy import Reals
 from veilsum.simulations.attacks.perturbation.least_squares import remove_offset
-from veilsum.simulations.attacks.perturbation.predictions import Disguised, fit_offset
+from veilsum.simulations.attacks.perturbation.predictions import PerturbedModel, fit_offset
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.gradient import heading_of
 from veilsum.simulations.audit.rows.members import LABEL_NOISE, outsiders
@@ -40,16 +40,16 @@ _ROUNDS = 3
 
 
 class Seen(Exposed):
-    """A disguised model in a client's hands, less an offset."""
+    """A perturbed model in a client's hands, less an offset."""
 
     def __init__(self, view: View, offset: Reals) -> None:
-        self._disguised = Disguised(view)
+        self._perturbed = PerturbedModel(view)
         self._offset = offset
-        self.module = self._disguised.module
+        self.module = self._perturbed.module
         self.classes = view.facts.outputs
 
     def logits(self, samples: Samples) -> torch.Tensor:
-        outputs, alpha = self._disguised.outputs(samples.inputs)
+        outputs, alpha = self._perturbed.outputs(samples.inputs)
         return torch.from_numpy(remove_offset(outputs, alpha, self._offset))
 
 
@@ -78,9 +78,9 @@ def noise_membership_rows(request: Request) -> Iterator[Row]:
 def _exposures(view: View) -> Iterator[tuple[str, str, Exposed, float]]:
     yield "raw outputs", "L0", Seen(view, np.zeros(view.facts.outputs)), 0.0
     started = time.process_time()
-    disguised = Disguised(view)
-    outputs, alpha = disguised.outputs(disguised.own.inputs)
-    fitted = Seen(view, fit_offset(outputs, alpha, disguised.own.targets))
+    perturbed = PerturbedModel(view)
+    outputs, alpha = perturbed.outputs(perturbed.own.inputs)
+    fitted = Seen(view, fit_offset(outputs, alpha, perturbed.own.targets))
     yield "after the fit", "L1", fitted, time.process_time() - started
     kept = [message.model for _, message in view.received(Farewell) if len(message.model)]
     if kept:

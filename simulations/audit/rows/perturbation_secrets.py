@@ -1,6 +1,6 @@
 """Rows about the secrets of server-side perturbation: softmax, factors, signs and masks.
 
-The federation disguises a trained model, as for the rows about predictions. What is undefended differs from attack to
+The federation perturbs a trained model, as for the rows about predictions. What is undefended differs from attack to
 attack and stands in the row; the null row is the attack on nothing, the oracle is given the server's key, or the defect
 that a publication has and this implementation has not.
 """
@@ -27,7 +27,7 @@ from veilsum.simulations.attacks.perturbation import signs
 from veilsum.simulations.attacks.perturbation.cross_entropy import Reals
 from veilsum.simulations.attacks.perturbation.curious_client import hidden_factors, recognise
 from veilsum.simulations.attacks.perturbation.curious_server import (
-    NoiseKeys,
+    PerturbationKeys,
     asked_softmax,
     masked_differences,
     split_difference,
@@ -35,7 +35,12 @@ from veilsum.simulations.attacks.perturbation.curious_server import (
 from veilsum.simulations.attacks.perturbation.shared_mask import unmask
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.measured import counted_row
-from veilsum.simulations.audit.rows.perturbation import Noise, disguise, require_disguise, trained_model
+from veilsum.simulations.audit.rows.perturbation import (
+    Noise,
+    perturbation,
+    require_perturbation,
+    trained_model,
+)
 from veilsum.simulations.audit.rows.perturbation_members import noise_membership_rows
 from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.stage import Played, play
@@ -47,7 +52,7 @@ _MASK_BITS = 32
 
 
 def noise_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    require_disguise(request)
+    require_perturbation(request)
     steps.expect(2)
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
     experiments = {
@@ -64,7 +69,7 @@ def _softmax_rows(request: Request) -> Iterator[Row]:
     """Each sample's softmax in the server's hands; the printed exchange was to hide it."""
     model = trained_model(request, "ce")
     for noise in (Noise("ce", 10), Noise("ce", 1, exchange="printed", gamma=1.0)):
-        played = disguise(request, noise, model, ASKED)
+        played = perturbation(request, noise, model, ASKED)
         view = played.view(request.adversary)
         truth = {name: _softmax(view, model, played, name) for name in played.truth}
         started = time.process_time()
@@ -105,10 +110,10 @@ def _noise_softmax(request: Request, like: Reals) -> Reals:
 
 
 def _factor_rows(request: Request) -> Iterator[Row]:
-    """The factor of every hidden unit, from one round's disguised weights and the public first model."""
+    """The factor of every hidden unit, from one round's perturbed weights and the public first model."""
     words = f"hidden factors, within {NEAR_FACTOR:.0%}"
     for noise in (Noise("mse", 1), Noise("ce", mode="scale")):
-        played = disguise(request, noise, trained_model(request, noise.loss))
+        played = perturbation(request, noise, trained_model(request, noise.loss))
         view, truth = played.view(request.adversary), _true_factors(played)
         started = time.process_time()
         found = np.concatenate(hidden_factors(view))
@@ -127,7 +132,7 @@ def _factor_rows(request: Request) -> Iterator[Row]:
 def _true_factors(played: Played) -> Reals:
     """A bias has the factor of its unit."""
     view = played.view("server")
-    scale = NoiseKeys(view).of_round(0).scale
+    scale = PerturbationKeys(view).of_round(0).scale
     places = layout(Exposed(view.facts, view.initial_model).module)
     biases = [one for one in places if one.name.startswith("features.") and one.name.endswith(".bias")]
     return np.concatenate([scale[one.start : one.stop] for one in biases])
@@ -145,13 +150,13 @@ def _factor_row(request: Request, target: str, found: Reals, truth: Reals) -> Ro
 
 
 def _sign_rows(request: Request) -> Iterator[Row]:
-    """The game of semantic security, once per round: two models, one of them disguised under a fresh key."""
-    played = disguise(request, Noise("mse", 1), trained_model(request, "mse"), 2, rounds=TRIALS)
+    """The game of semantic security, once per round: two models, one of them perturbed under a fresh key."""
+    played = perturbation(request, Noise("mse", 1), trained_model(request, "mse"), 2, rounds=TRIALS)
     view, models = played.view(request.adversary), _models_of_rounds(request, played)
     draw = generator(request.seed, "audit candidates")
     others = [_other_model(view.facts, request.seed, trial) for trial in range(2 * TRIALS)]
     coins = draw.integers(2, size=TRIALS)
-    words = "which of two models was disguised"
+    words = "which of two models was perturbed"
 
     def guess(round_: int, true: Model, other: Model) -> bool:
         pair = (true, other) if coins[round_] == 0 else (other, true)
@@ -167,10 +172,10 @@ def _sign_rows(request: Request) -> Iterator[Row]:
         yield counted_row(request.undefended, "undefended", "the model as received", seen)
         blind = [guess(round_, others[round_], others[TRIALS + round_]) for round_ in range(TRIALS)]
         yield counted_row(request, "null", f"{words}: neither was", blind)
-        keys, server = NoiseKeys(played.view("server")), played.view("server")
+        keys, server = PerturbationKeys(played.view("server")), played.view("server")
         exact = [
-            _undisguised(keys, server, round_, models[round_])
-            < _undisguised(keys, server, round_, others[round_])
+            _unperturbed(keys, server, round_, models[round_])
+            < _unperturbed(keys, server, round_, others[round_])
             for round_ in range(TRIALS)
         ]
         yield counted_row(request, "oracle", f"{words}: with the server's keys", exact)
@@ -197,8 +202,8 @@ def _other_model(facts: PublicFacts, seed: int, trial: int) -> Model:
     return to_vector(build_model(name, facts.input_shape, facts.outputs, seed=number))
 
 
-def _undisguised(keys: NoiseKeys, server: View, round_: int, candidate: Model) -> float:
-    """How far the disguised model of a round is from the candidate under the round's own key."""
+def _unperturbed(keys: PerturbationKeys, server: View, round_: int, candidate: Model) -> float:
+    """How far the perturbed model of a round is from the candidate under the round's own key."""
     sent = next(message.model for _, message in server.sent(RoundOpened, round_))
     return float(np.abs(keys.of_round(round_).encrypt(candidate.astype(np.float64)) - sent).max())
 
@@ -206,9 +211,9 @@ def _undisguised(keys: NoiseKeys, server: View, round_: int, candidate: Model) -
 def _mask_rows(request: Request) -> Iterator[Row]:
     """Two terms of one client under one mask show their difference; here every term has a mask of its own."""
     noise = Noise("mse", 1, gamma=1.0)
-    played = disguise(request, noise, trained_model(request, "mse"), ASKED)
+    played = perturbation(request, noise, trained_model(request, "mse"), ASKED)
     view = played.view(request.adversary)
-    keys, clients = NoiseKeys(view), played.recorder.view(*played.config.parties)
+    keys, clients = PerturbationKeys(view), played.recorder.view(*played.config.parties)
     terms = {one.party: one.payload.astype(np.float64) for one in clients.own_updates}
     truth = {name: split_difference(keys, one, unmask) for name, one in terms.items()}
     words = "gradient less beta of one client"
@@ -218,7 +223,7 @@ def _mask_rows(request: Request) -> Iterator[Row]:
     hits = [_alike(found[name], truth[name]) for name in found]
     yield counted_row(request, "attack", words, hits, cpu_s, threat=repr(view))
     if request.references:
-        bare = disguise(replace(request, scheme="perturbed"), noise, trained_model(request, "mse"), ASKED)
+        bare = perturbation(replace(request, scheme="perturbed"), noise, trained_model(request, "mse"), ASKED)
         seen = [
             _alike(split_difference(keys, message.terms.astype(np.float64), unmask), truth[name])
             for name, message in bare.view("server").received(PerturbedTerms, 0)
@@ -232,7 +237,7 @@ def _mask_rows(request: Request) -> Iterator[Row]:
         yield counted_row(request, "oracle", f"{words}: one mask for all terms, as published", shared)
 
 
-def _under_one_mask(keys: NoiseKeys, terms: Reals, draw: np.random.Generator) -> Reals:
+def _under_one_mask(keys: PerturbationKeys, terms: Reals, draw: np.random.Generator) -> Reals:
     """The difference of two terms that the publications' single mask covers, in words as they would be sent."""
     words = np.round(terms * 2.0**_MASK_BITS).astype(np.int64).astype(np.uint64)
     mask = draw.integers(0, 2**64 - 1, len(terms), dtype=np.uint64, endpoint=True)

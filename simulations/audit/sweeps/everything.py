@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
-from veilsum.simulations.audit.sweeps.perturbed_models import SCHEMES as DISGUISING
+from veilsum.simulations.audit.sweeps.perturbed_models import SCHEMES as PERTURBING
 from veilsum.simulations.audit.sweeps.perturbed_models import noise_requests
 from veilsum.simulations.audit.sweeps.sweeps import sweep_requests
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
-ALL_SCHEMES = (*SCHEMES, *DISGUISING)
+ALL_SCHEMES = (*SCHEMES, *PERTURBING)
 DEFENCES = (
     ("dp:sigma=0.01", ("idlg", "dp-averaging")),
     ("ppdl:share=0.05", ("idlg", "ppdl-adaptive")),

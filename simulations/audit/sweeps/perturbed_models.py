@@ -1,4 +1,4 @@
-"""What `audit all` asks about disguised models: which requests it makes, and what the truth about their rounds is."""
+"""What `audit all` asks about perturbed models: which requests it makes, and what the truth about their rounds is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from veilsum.protocol.machines.events import Model
 from veilsum.roles.views.view import OwnUpdate
 from veilsum.simulations.attacks.membership.membership import Exposed
-from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
+from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, attackable_task
@@ -38,11 +38,11 @@ def noise_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iter
 
 
 def true_updates(played: Played) -> Mapping[tuple[str, int], Model]:
-    """Every party's own update by party and round; of terms on a disguised model the gradient behind them."""
+    """Every party's own update by party and round; of terms on a perturbed model the gradient behind them."""
     updates: tuple[OwnUpdate, ...] = played.recorder.view(*played.config.parties).own_updates
-    if not played.config.disguises:
+    if not played.config.perturbs:
         return {(one.party, one.round): one.payload for one in updates}
-    keys = NoiseKeys(played.view("server"))
+    keys = PerturbationKeys(played.view("server"))
     return {
         (one.party, one.round): keys.gradient(one.round, one.payload.astype(np.float64)).astype(np.float32)
         for one in updates

@@ -26,7 +26,7 @@ COMMANDS = (
     Command(
         "perturbed",
         "Measure",
-        "training on a disguised model: client, server and upload over plain",
+        "training on a perturbed model: client, server and upload over plain",
         "veilsum.simulations.commands.bench.perturbed",
     ),
 )

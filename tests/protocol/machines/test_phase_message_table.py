@@ -31,7 +31,7 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, RemoteProtocolError
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import RoundMachine
+from veilsum.protocol.machines.attempt import AttemptMachine
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, SERVER_TABLE, ParticipantPhase, ServerPhase
 from veilsum.protocol.machines.scheme import find_scheme
 from veilsum.protocol.machines.transitions import Phase
@@ -53,7 +53,7 @@ NOT_EXPECTED = {
 NEVER_SEEN = {"closed", "idling"}
 EARLY = frozenset({"_early"})
 
-Reached = tuple[str, Phase, type[RoundMachine] | None, Phase | None]
+Reached = tuple[str, Phase, type[AttemptMachine] | None, Phase | None]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.perturbation.algebra.exchange import answer, ask, conclude
-from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.terms import client_terms, cross_entropy_terms, run_forward
 from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.errors import ExchangeOverflow
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
 
@@ -26,9 +26,11 @@ CLASSES = 4
 PLAN = trace(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, CLASSES)), torch.zeros(1, 3))
 
 
-def make_key(exchange: str, groups: int = 2, gamma: float = 1.0, seed: int = 1) -> NoiseKey:
+def make_key(exchange: str, groups: int = 2, gamma: float = 1.0, seed: int = 1) -> PerturbationKey:
     return new_key(
-        PLAN, NoiseSettings(loss="ce", exchange=exchange, groups=groups, gamma=gamma), SeededEntropy(seed)
+        PLAN,
+        PerturbationSettings(loss="ce", exchange=exchange, groups=groups, gamma=gamma),
+        SeededEntropy(seed),
     )
 
 
@@ -140,7 +142,7 @@ def test_an_answer_without_positive_denominators_is_refused() -> None:
 
 
 def test_rounds_that_need_no_exchange_refuse_one() -> None:
-    key = new_key(PLAN, NoiseSettings(loss="mse"), SeededEntropy(1))
+    key = new_key(PLAN, PerturbationSettings(loss="mse"), SeededEntropy(1))
     asked = ask(key.public, np.zeros((2, CLASSES)), np.ones(2), SeededEntropy(2))
     with pytest.raises(LocalProtocolError, match="needs no exchange"):
         answer(key, asked.request, SeededEntropy(3))

@@ -18,7 +18,7 @@ from veilsum.protocol.perturbation.algebra.packing import load_parameters
 from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.algebra.terms import client_terms
 from veilsum.protocol.perturbation.draws import UniformStream
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.trace import trace
 
 
@@ -43,7 +43,7 @@ def network(momentum: float | None) -> nn.Module:
 
 def pooled(model: nn.Module, batches: list[torch.Tensor]) -> dict[str, np.ndarray]:
     plan = trace(model, torch.zeros(1, 1, 5, 5))
-    key = new_key(plan, NoiseSettings(precision="float64"), UniformStream(entropy).octets)
+    key = new_key(plan, PerturbationSettings(precision="float64"), UniformStream(entropy).octets)
     client = copy.deepcopy(model)
     load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
     before = copy.deepcopy(client.state_dict())
@@ -85,7 +85,7 @@ def test_several_clients_give_the_moments_of_all_their_samples() -> None:
 def test_a_batch_too_small_to_normalise_is_refused_and_leaves_the_statistics_alone() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
     plan = trace(model, torch.zeros(1, 3))
-    key = new_key(plan, NoiseSettings(), UniformStream(entropy).octets)
+    key = new_key(plan, PerturbationSettings(), UniformStream(entropy).octets)
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(LocalProtocolError, match=r"batch of 1: Expected more than 1 value"):
         client_terms(plan, model, key.public, torch.ones(1, 3), torch.zeros(1, 2))

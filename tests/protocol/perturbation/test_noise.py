@@ -20,7 +20,7 @@ from veilsum.protocol.perturbation.algebra.packing import load_parameters
 from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.algebra.terms import client_terms
 from veilsum.protocol.perturbation.errors import PrecisionLost
-from veilsum.protocol.perturbation.settings import CONDITION_BAND, NoiseSettings
+from veilsum.protocol.perturbation.settings import CONDITION_BAND, PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
@@ -73,17 +73,17 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 )
 def test_settings_that_cannot_work_are_refused_with_the_remedy(plan: Plan, options, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
-        new_key(plan, NoiseSettings(**options), SeededEntropy(1))
+        new_key(plan, PerturbationSettings(**options), SeededEntropy(1))
 
 
 def test_cross_entropy_with_one_output_is_refused() -> None:
     single = trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(1, 3))
     with pytest.raises(ParameterError, match="at least two outputs"):
-        new_key(single, NoiseSettings(loss="ce"), SeededEntropy(1))
+        new_key(single, PerturbationSettings(loss="ce"), SeededEntropy(1))
 
 
 def test_keys_are_fresh_and_follow_the_entropy_alone(plan: Plan) -> None:
-    first, second, again = (new_key(plan, NoiseSettings(), SeededEntropy(seed)) for seed in (1, 2, 1))
+    first, second, again = (new_key(plan, PerturbationSettings(), SeededEntropy(seed)) for seed in (1, 2, 1))
     assert first.public.key_id != second.public.key_id
     assert not np.isclose(first.scale, second.scale)[first.scale != 1].any()
     assert np.array_equal(first.scale, again.scale)
@@ -92,11 +92,11 @@ def test_keys_are_fresh_and_follow_the_entropy_alone(plan: Plan) -> None:
 
 def test_a_source_that_returns_too_little_is_refused(plan: Plan) -> None:
     with pytest.raises(LocalProtocolError, match="randomness source"):
-        new_key(plan, NoiseSettings(), lambda n: bytes(n - 1))
+        new_key(plan, PerturbationSettings(), lambda n: bytes(n - 1))
 
 
 def test_secrets_do_not_show_in_the_representation_of_a_key(plan: Plan) -> None:
-    key = new_key(plan, NoiseSettings(groups=2), os.urandom)
+    key = new_key(plan, PerturbationSettings(groups=2), os.urandom)
     shown = repr(key)
     assert "not shown" in shown
     assert not any(str(gamma) in shown or f"{gamma:.4f}" in shown for gamma in key.gammas)
@@ -105,7 +105,7 @@ def test_secrets_do_not_show_in_the_representation_of_a_key(plan: Plan) -> None:
 @settings(deadline=None)
 @given(st.integers(1, 4), st.integers(0, 1000))
 def test_partitions_cover_all_groups_evenly_and_factors_keep_their_range(groups: int, seed: int) -> None:
-    key = new_key(SMALL, NoiseSettings(groups=groups, gamma=2.0), SeededEntropy(seed))
+    key = new_key(SMALL, PerturbationSettings(groups=groups, gamma=2.0), SeededEntropy(seed))
     sizes = np.bincount(key.public.partition, minlength=groups)
     assert sizes.sum() == 4
     assert sizes.max() - sizes.min() <= 1
@@ -118,7 +118,9 @@ def test_power_of_two_factors_round_nothing(model: nn.Module, plan: Plan, batch)
     """With scaling alone and bit_exact factors the float32 gradient equals the plain one bit for bit."""
     inputs, targets = batch
     key = new_key(
-        plan, NoiseSettings(mode="scale", bit_exact=True, factor_range=(2.0**-10, 2.0**10)), SeededEntropy(3)
+        plan,
+        PerturbationSettings(mode="scale", bit_exact=True, factor_range=(2.0**-10, 2.0**10)),
+        SeededEntropy(3),
     )
     client = copy.deepcopy(model)
     load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
@@ -136,7 +138,7 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
     """An export without offset has other weights and the same outputs; the state keeps its names and buffers."""
     inputs, _ = batch
     true = copy.deepcopy(model).double().eval()
-    key = new_key(plan, NoiseSettings(), SeededEntropy(4))
+    key = new_key(plan, PerturbationSettings(), SeededEntropy(4))
     export = key.encrypt_state(true.state_dict(), inference=True)
     protected = copy.deepcopy(true)
     protected.load_state_dict({name: torch.as_tensor(value) for name, value in export.items()})
@@ -147,7 +149,7 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
 
 
 def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> None:
-    key = new_key(plan, NoiseSettings(), SeededEntropy(4))
+    key = new_key(plan, PerturbationSettings(), SeededEntropy(4))
     with pytest.raises(EncodingError, match=f"{plan.size} parameters"):
         key.encrypt(np.zeros(plan.size - 1))
     with pytest.raises(EncodingError, match="not finite"):
@@ -162,7 +164,7 @@ def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> N
 
 def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(plan: Plan, batch) -> None:
     """Where the true gradient vanishes beside the terms, the round ends and names a smaller gamma."""
-    key = new_key(plan, NoiseSettings(gamma=2.0), SeededEntropy(5))
+    key = new_key(plan, PerturbationSettings(gamma=2.0), SeededEntropy(5))
     terms = dict(client_terms(plan, plan.model, key.public, *batch).vectors)
     true = recover(key, terms).gradient / key.scale
     terms["gradient"] = terms["gradient"] - np.append(true, 0.0)
@@ -175,7 +177,7 @@ def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(plan:
 def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan, batch) -> None:
     """From a gamma far too large the condition number is warned about, reaches its band and stays."""
     inputs, targets = batch
-    noise, seen = NoiseSettings(gamma=300.0), []
+    noise, seen = PerturbationSettings(gamma=300.0), []
     for round_number in range(30):
         key = new_key(plan, noise, SeededEntropy(100 + round_number))
         client = copy.deepcopy(model)
@@ -190,22 +192,22 @@ def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan
 
 
 def test_the_offset_never_adapts_where_there_is_none() -> None:
-    scale = NoiseSettings(mode="scale")
+    scale = PerturbationSettings(mode="scale")
     assert scale.adapted(1e6) is scale
-    assert NoiseSettings(gamma=4.0).adapted(math.inf).gamma == 1.0
+    assert PerturbationSettings(gamma=4.0).adapted(math.inf).gamma == 1.0
 
 
 @pytest.mark.parametrize("mode", ["scale", "scale+offset"])
 @pytest.mark.parametrize("loss", ["mse", "ce"])
 def test_each_kind_of_noise_names_its_leak_in_one_line(mode, loss) -> None:
-    leak = NoiseSettings(mode=mode, loss=loss).leak()
+    leak = PerturbationSettings(mode=mode, loss=loss).leak()
     assert "\n" not in leak
     assert ("least squares" in leak) == (mode == "scale+offset")
     assert ("softmax" in leak) == (mode == "scale+offset" and loss == "ce")
 
 
 def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
-    key = new_key(SMALL, NoiseSettings(), SeededEntropy(6))
+    key = new_key(SMALL, PerturbationSettings(), SeededEntropy(6))
     with pytest.raises(Rejection) as caught:
         client_terms(plan, plan.model, key.public, *batch)
     assert caught.value.reason is AbortReason.WRONG_MODEL
@@ -213,7 +215,7 @@ def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
 
 def test_clients_refuse_empty_batches_infinite_inputs_and_targets_of_another_shape(plan: Plan, batch) -> None:
     inputs, targets = batch
-    key = new_key(plan, NoiseSettings(), SeededEntropy(7))
+    key = new_key(plan, PerturbationSettings(), SeededEntropy(7))
     with pytest.raises(LocalProtocolError, match="batch is empty"):
         client_terms(plan, plan.model, key.public, inputs[:0], targets[:0])
     with pytest.raises(EncodingError, match="not finite"):
@@ -230,6 +232,6 @@ def test_clients_refuse_empty_batches_infinite_inputs_and_targets_of_another_sha
 
 
 def test_larger_offsets_ask_for_more_fractional_bits() -> None:
-    assert NoiseSettings().fraction_bits == 32
-    assert NoiseSettings(gamma=10.0).fraction_bits == 40
-    assert NoiseSettings(gamma=10.0, mode="scale").fraction_bits == 32
+    assert PerturbationSettings().fraction_bits == 32
+    assert PerturbationSettings(gamma=10.0).fraction_bits == 40
+    assert PerturbationSettings(gamma=10.0, mode="scale").fraction_bits == 32

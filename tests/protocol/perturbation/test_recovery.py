@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
-from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, weighted_mean
 from veilsum.protocol.perturbation.algebra.losses import mean_loss, target_matrix
 from veilsum.protocol.perturbation.algebra.packing import load_parameters
@@ -30,7 +30,7 @@ from veilsum.protocol.perturbation.algebra.terms import (
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.settings import UNIT_ROUNDOFF, NoiseSettings
+from veilsum.protocol.perturbation.settings import UNIT_ROUNDOFF, PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
@@ -112,7 +112,7 @@ class Case:
     outputs: int
     bias: bool
     view: bool
-    noise: NoiseSettings
+    noise: PerturbationSettings
     sizes: list[int]
     seed: int
 
@@ -137,7 +137,7 @@ def cases(draw: st.DrawFn) -> Case:
     mode = draw(st.sampled_from(("scale+offset", "scale+offset", "scale")))
     loss = draw(st.sampled_from(("mse", "ce")))
     outputs = draw(st.integers(2 if loss == "ce" else 1, 5))
-    noise = NoiseSettings(
+    noise = PerturbationSettings(
         mode=mode,
         loss=loss,
         groups=draw(st.integers(1, outputs)),
@@ -167,7 +167,7 @@ def same_dropout() -> Iterator[None]:
         yield
 
 
-def upload(plan: Plan, module: nn.Module, key: NoiseKey, inputs: Tensor, targets: Tensor) -> Terms:
+def upload(plan: Plan, module: nn.Module, key: PerturbationKey, inputs: Tensor, targets: Tensor) -> Terms:
     """One client's whole part, exchange included."""
     with same_dropout():
         if key.settings.loss == "mse" or not key.settings.has_offset:
@@ -178,7 +178,7 @@ def upload(plan: Plan, module: nn.Module, key: NoiseKey, inputs: Tensor, targets
         return cross_entropy_terms(forward, conclude(key.public, exchange, reply), targets)
 
 
-def federate(case: Case, dtype: torch.dtype) -> tuple[Plan, NoiseKey, list[Terms]]:
+def federate(case: Case, dtype: torch.dtype) -> tuple[Plan, PerturbationKey, list[Terms]]:
     model = case.build()
     plan = trace(model, torch.zeros(1, 2, 5, 5))
     precision = "float64" if dtype == torch.float64 else "float32"
@@ -273,7 +273,7 @@ def test_recovery_survives_a_fixed_point_sum_in_the_ring(case: Case) -> None:
 
 
 def dense_case(loss: str, groups: int, outputs: int, exchange: str = "log") -> Case:
-    noise = NoiseSettings(loss=loss, groups=groups, exchange=exchange)
+    noise = PerturbationSettings(loss=loss, groups=groups, exchange=exchange)
     return Case(["residual"], [6], outputs, True, True, noise, [3, 5], 11)
 
 

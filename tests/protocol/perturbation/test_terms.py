@@ -15,7 +15,7 @@ from torch import nn
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.perturbation.algebra.backward import AutogradBody, DenseChainBody
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
-from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, term_sizes, weighted_mean
 from veilsum.protocol.perturbation.algebra.packing import load_parameters
 from veilsum.protocol.perturbation.algebra.recovery import recover
@@ -25,7 +25,7 @@ from veilsum.protocol.perturbation.algebra.terms import (
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
@@ -38,12 +38,12 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def key(plan: Plan) -> NoiseKey:
-    return new_key(plan, NoiseSettings(groups=2), SeededEntropy(1))
+def key(plan: Plan) -> PerturbationKey:
+    return new_key(plan, PerturbationSettings(groups=2), SeededEntropy(1))
 
 
 @pytest.fixture
-def terms(plan: Plan, key: NoiseKey) -> Terms:
+def terms(plan: Plan, key: PerturbationKey) -> Terms:
     return client_terms(plan, plan.model, key.public, torch.ones(2, 3), torch.tensor([1, 3]))
 
 
@@ -78,18 +78,18 @@ WHOLE = BODY + 5 * 4 + 4
 )
 def test_the_table_of_terms_is_the_stated_one(plan: Plan, options, sizes: dict[str, int]) -> None:
     """Squared error has m + 2 terms, cross entropy 3m + 1, both with one short term for the head."""
-    key = new_key(plan, NoiseSettings(**options), SeededEntropy(1))
+    key = new_key(plan, PerturbationSettings(**options), SeededEntropy(1))
     assert term_sizes(plan, key.public) == sizes
 
 
 def test_normalisations_add_mean_mean_square_and_count() -> None:
     model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2))
     plan = trace(model, torch.zeros(1, 3))
-    key = new_key(plan, NoiseSettings(mode="scale"), SeededEntropy(1))
+    key = new_key(plan, PerturbationSettings(mode="scale"), SeededEntropy(1))
     assert term_sizes(plan, key.public)["moments"] == 13
 
 
-def test_an_honest_upload_is_accepted(plan: Plan, key: NoiseKey, terms: Terms) -> None:
+def test_an_honest_upload_is_accepted(plan: Plan, key: PerturbationKey, terms: Terms) -> None:
     require_terms(plan, key.public, terms)
 
 
@@ -132,7 +132,7 @@ def test_a_huge_but_finite_term_is_not_mistaken_for_an_infinite_one(plan, key, t
     require_terms(plan, key.public, altered(terms, "beta", np.full(BODY + 1, 1e30, dtype=np.float32)))
 
 
-def test_an_aggregate_is_checked_like_an_upload(key: NoiseKey, terms: Terms) -> None:
+def test_an_aggregate_is_checked_like_an_upload(key: PerturbationKey, terms: Terms) -> None:
     with pytest.raises(Rejection, match="term beta"):
         recover(key, {**terms.vectors, "beta": np.zeros(3)})
     for name in ("gradient", "sigma.1", "beta", "head"):
@@ -140,7 +140,7 @@ def test_an_aggregate_is_checked_like_an_upload(key: NoiseKey, terms: Terms) -> 
             recover(key, {**terms.vectors, name: terms.vectors[name] + np.nan})
 
 
-def test_a_client_that_computes_with_another_partition_is_noticed(plan: Plan, key: NoiseKey) -> None:
+def test_a_client_that_computes_with_another_partition_is_noticed(plan: Plan, key: PerturbationKey) -> None:
     """The digest of what the client really used is what it echoes."""
     other = replace(key.public, partition=1 - key.public.partition)
     terms = client_terms(plan, plan.model, other, torch.ones(2, 3), torch.tensor([1, 3]))
@@ -177,7 +177,7 @@ def test_autograd_and_the_hand_written_pass_agree(plan: Plan) -> None:
     general = replace(plan, dense_chain=None)
     model = copy.deepcopy(plan.model).double()
     for loss_groups in (1, 3):
-        key = new_key(plan, NoiseSettings(groups=loss_groups), SeededEntropy(2))
+        key = new_key(plan, PerturbationSettings(groups=loss_groups), SeededEntropy(2))
         load_parameters(plan, model, key.encrypt(plan.flatten(model.state_dict())))
         inputs, targets = torch.linspace(-1, 1, 12).reshape(4, 3).double(), torch.tensor([0, 1, 2, 3])
         by_hand, by_autograd = (client_terms(p, model, key.public, inputs, targets) for p in (plan, general))
@@ -202,7 +202,7 @@ def chain_network() -> nn.Module:
     )
 
 
-def step_of_a_client(plan: Plan, key: NoiseKey) -> Terms:
+def step_of_a_client(plan: Plan, key: PerturbationKey) -> Terms:
     inputs, labels = torch.ones(2, 1, 4, 4), torch.tensor([0, 63])
     if key.settings.loss == "mse":
         return client_terms(plan, plan.model, key.public, inputs, labels)
@@ -217,7 +217,7 @@ def step_of_a_client(plan: Plan, key: NoiseKey) -> Terms:
 def test_no_tensor_of_outputs_times_parameters_is_built(network: Callable[[], nn.Module], loss: Any) -> None:
     """With 64 outputs and m = 1 the largest tensor of a client step is no larger than one term."""
     plan = trace(network(), torch.zeros(1, 1, 4, 4))
-    key = new_key(plan, NoiseSettings(loss=loss), SeededEntropy(3))
+    key = new_key(plan, PerturbationSettings(loss=loss), SeededEntropy(3))
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -245,7 +245,7 @@ def test_a_client_goes_backward_through_one_forward_pass_once_per_term(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = trace(network(), torch.zeros(1, 1, 4, 4))
-    key = new_key(plan, NoiseSettings(loss=loss, groups=groups), SeededEntropy(3))
+    key = new_key(plan, PerturbationSettings(loss=loss, groups=groups), SeededEntropy(3))
     seen: list[tuple[type, int]] = []
     for body in (AutogradBody, DenseChainBody):
         truly = body.pull_back

@@ -1,4 +1,4 @@
-"""Training on a disguised model, message by message: what is refused, what is repeated, and what never travels."""
+"""Training on a perturbed model, message by message: what is refused, what is repeated, and what never travels."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from veilsum.protocol.errors import AbortReason, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import LocalResult, Model, RoundFailed, RunFailed, RunFinished, Warned
 from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened, hash_model
-from veilsum.protocol.perturbation.contract import Answer, Question, Reals, Recovered
+from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, Reals, Recovered
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.messages import (
-    NoiseAnnounced,
+    PerturbationAnnounced,
     PerturbedTerms,
-    SoftmaxAnswer,
-    SoftmaxQuestion,
+    SoftmaxReply,
+    SoftmaxRequest,
 )
 from veilsum.protocol.wire.messages import Message
 from veilsum.simulations.testing import InFlight, Table, check_invariants
-from veilsum.simulations.testing.perturbation import TableDisguise, TableServerNoise
+from veilsum.simulations.testing.perturbation import TablePerturbation, TableServerPerturbation
 
 P1 = PartyId("p1")
 BOTH = pytest.mark.parametrize("scheme", ["perturbed", "bilateral"])
@@ -91,9 +91,9 @@ def test_terms_of_a_stale_key_another_partition_or_a_wrong_shape_are_refused_and
 @BOTH
 def test_a_question_is_asked_once_with_the_rounds_key_and_finite_numbers(scheme: str) -> None:
     table = Table.build(scheme, 4, rounds=1)
-    flight = until(table, SoftmaxQuestion, "p1", SERVER)
+    flight = until(table, SoftmaxRequest, "p1", SERVER)
     asked = flight.message
-    assert isinstance(asked, SoftmaxQuestion)
+    assert isinstance(asked, SoftmaxRequest)
     question = asked.question
     lies = {
         AbortReason.WRONG_ROUND: replace(question, key_id=bytes(16)),
@@ -113,9 +113,9 @@ def test_a_question_is_asked_once_with_the_rounds_key_and_finite_numbers(scheme:
 
 @BOTH
 def test_where_nothing_is_to_be_asked_a_question_is_refused(scheme: str) -> None:
-    question = until(Table.build(scheme, 4, rounds=1), SoftmaxQuestion, "p1", SERVER).message
+    question = until(Table.build(scheme, 4, rounds=1), SoftmaxRequest, "p1", SERVER).message
     silent = Table.build(scheme, 4, rounds=1, options={"asks": "no"})
-    until(silent, NoiseAnnounced, SERVER, "p1")
+    until(silent, PerturbationAnnounced, SERVER, "p1")
     stamped = replace(question, stamp=silent.stamp_of(SERVER))
     error = silent.deliver(silent.inject("p1", SERVER, stamped))
     assert error is not None
@@ -125,9 +125,9 @@ def test_where_nothing_is_to_be_asked_a_question_is_refused(scheme: str) -> None
 @BOTH
 def test_a_client_believes_noise_and_answers_of_the_server_alone_and_once(scheme: str) -> None:
     table = Table.build(scheme, 4, rounds=1)
-    noise = until(table, NoiseAnnounced, SERVER, "p1")
+    noise = until(table, PerturbationAnnounced, SERVER, "p1")
     deliver_before(table, noise)
-    assert isinstance(noise.message, NoiseAnnounced)
+    assert isinstance(noise.message, PerturbationAnnounced)
     other_kind = replace(noise.message, public=replace(noise.message.public, loss="mse"))
     error = table.deliver(table.inject(SERVER, "p1", other_kind))
     assert error is not None
@@ -137,10 +137,10 @@ def test_a_client_believes_noise_and_answers_of_the_server_alone_and_once(scheme
     assert error.culprit == "p2"
     assert table.deliver(noise) is None
     assert table.deliver(table.inject(SERVER, "p1", noise.message)) is not None
-    while not any(isinstance(f.message, SoftmaxAnswer) and f.receiver == "p1" for f in table.wire):
+    while not any(isinstance(f.message, SoftmaxReply) and f.receiver == "p1" for f in table.wire):
         table.deliver(table.wire[0])
-    answer = next(f for f in table.wire if isinstance(f.message, SoftmaxAnswer) and f.receiver == "p1")
-    assert isinstance(answer.message, SoftmaxAnswer)
+    answer = next(f for f in table.wire if isinstance(f.message, SoftmaxReply) and f.receiver == "p1")
+    assert isinstance(answer.message, SoftmaxReply)
     stale = replace(answer.message, answer=replace(answer.message.answer, key_id=bytes(16)))
     error = table.deliver(table.inject(SERVER, "p1", stale))
     assert error is not None
@@ -173,21 +173,23 @@ def test_every_attempt_has_a_key_of_its_own(scheme: str) -> None:
     table = Table.build(scheme, 4, rounds=3)
     table.start()
     table.run()
-    sent = [flight.message for flight in table.journal.sent if isinstance(flight.message, NoiseAnnounced)]
+    sent = [
+        flight.message for flight in table.journal.sent if isinstance(flight.message, PerturbationAnnounced)
+    ]
     assert len({message.public.key_id for message in sent}) == 3
 
 
 def losing_precision_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first recovery finds nothing but rounding."""
-    truly, calls = TableDisguise.recover, []
+    truly, calls = TablePerturbation.recover, []
 
-    def recover(self: TableDisguise, terms: Reals) -> Recovered:
+    def recover(self: TablePerturbation, terms: Reals) -> Recovered:
         calls.append(1)
         if len(calls) == 1:
             raise PrecisionLost(1e9, 100.0, 25.0)
         return truly(self, terms)
 
-    monkeypatch.setattr(TableDisguise, "recover", recover)
+    monkeypatch.setattr(TablePerturbation, "recover", recover)
 
 
 def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,16 +209,16 @@ def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch
 def test_an_answer_that_overflows_ends_the_attempt_and_the_next_has_less_noise(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    truly, calls, adapted = TableDisguise.answer, [], []
+    truly, calls, adapted = TablePerturbation.answer, [], []
 
-    def answer(self: TableDisguise, question: Question, random: RandomBytes) -> Answer:
+    def answer(self: TablePerturbation, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
         calls.append(1)
         if len(calls) == 1:
             raise ExchangeOverflow(50.0, 36.0)
         return truly(self, question, random)
 
-    monkeypatch.setattr(TableDisguise, "answer", answer)
-    monkeypatch.setattr(TableServerNoise, "adapt", lambda self, condition: adapted.append(condition))
+    monkeypatch.setattr(TablePerturbation, "answer", answer)
+    monkeypatch.setattr(TableServerPerturbation, "adapt", lambda self, condition: adapted.append(condition))
     table = Table.build(scheme, 4, rounds=1)
     table.start()
     table.run()
@@ -248,8 +250,8 @@ def test_under_masks_the_opened_round_is_closed_without_a_step_instead(
 
 def test_clients_told_different_partitions_share_neither_masks_nor_boxes_so_no_sum_is_opened() -> None:
     table = Table.build("bilateral", 4, rounds=1)
-    flight = until(table, NoiseAnnounced, SERVER, "p1")
-    assert isinstance(flight.message, NoiseAnnounced)
+    flight = until(table, PerturbationAnnounced, SERVER, "p1")
+    assert isinstance(flight.message, PerturbationAnnounced)
     other = replace(flight.message.public, partition=np.ones(1, dtype="<u4"))
     deliver_before(table, flight)
     assert say_instead(table, flight, replace(flight.message, public=other)) is None
@@ -283,7 +285,7 @@ def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     adapted: list[float] = []
-    monkeypatch.setattr(TableServerNoise, "adapt", lambda self, condition: adapted.append(condition))
+    monkeypatch.setattr(TableServerPerturbation, "adapt", lambda self, condition: adapted.append(condition))
     table = Table.build("bilateral", 5, rounds=1, learner=Loud())
     table.start()
     table.run()

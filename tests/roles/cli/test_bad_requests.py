@@ -24,7 +24,7 @@ VECTORS = (*SIMULATE, "--task", "vectors:8")
         ((*SIMULATE, "--task", "mnist"), "task mnist needs a data folder (--data FOLDER)"),
         ((*SIMULATE, "--task", "mnist", "--data", "no/such/folder"), "no/such/folder is not there"),
         ((*VECTORS, "--compare", "central"), "task vectors learns nothing"),
-        ((*VECTORS, "--scheme", "perturbed"), "task vectors:8 has no model to disguise"),
+        ((*VECTORS, "--scheme", "perturbed"), "task vectors:8 has no model to perturb"),
     ],
     ids=lambda value: " ".join(value[5:]) if isinstance(value, tuple) else "",
 )

@@ -179,9 +179,9 @@ def test_only_an_organiser_signs_rosters(signer: Identity) -> None:
 def test_the_organiser_is_no_party() -> None:
     with pytest.raises(LocalProtocolError, match="cannot be a party"):
         roster(identities=(ORGANISER.public,))
-    disguised = PublicIdentity(PartyId("carol"), Role.CLIENT, ORGANISER.signing.public)
+    perturbed = PublicIdentity(PartyId("carol"), Role.CLIENT, ORGANISER.signing.public)
     with pytest.raises(LocalProtocolError, match="carol holds the organiser's role or key"):
-        roster(identities=(*EVERYBODY, disguised))
+        roster(identities=(*EVERYBODY, perturbed))
 
 
 def test_two_parties_with_one_key_are_refused() -> None:

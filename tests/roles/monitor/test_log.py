@@ -8,12 +8,12 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from veilsum.roles.monitor.log import LOG_FORMATS, Journal
+from veilsum.roles.monitor.log import LOG_FORMATS, RoleLog
 
 
 def said(log_format: str, text: str) -> str:
     stream = io.StringIO()
-    journal = Journal("alice", next(one for one in LOG_FORMATS if one == log_format), stream)
+    journal = RoleLog("alice", next(one for one in LOG_FORMATS if one == log_format), stream)
     journal.say("refused", sender="mallory", text=text)
     return stream.getvalue()
 

@@ -16,7 +16,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, RoundFailed
 from veilsum.protocol.machines.participation import Given, Spent
 from veilsum.roles.process.checkpoint import KEPT, CheckpointError, StateFolder
-from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.persistent_state import PersistentState
 
 ALICE, BOB, CAROL = (PartyId(name) for name in ("alice", "bob", "carol"))
 SETTINGS = bytes(32)
@@ -32,13 +32,13 @@ def open_folder(path: Path, settings: bytes = SETTINGS) -> StateFolder:
     return folder
 
 
-def committed(durable: Durable, round_number: int) -> Durable:
+def committed(durable: PersistentState, round_number: int) -> PersistentState:
     durable.note(RoundCommitted(round_number, 0, (ALICE, BOB), bytes(32), model(round_number)))
     return durable
 
 
 def filled(path: Path, rounds: int = 5) -> StateFolder:
-    folder, durable = open_folder(path), Durable(0, model(-1.0))
+    folder, durable = open_folder(path), PersistentState(0, model(-1.0))
     folder.save(durable)
     for round_number in range(rounds):
         folder.save(committed(durable, round_number), {BOB: round_number})
@@ -91,14 +91,14 @@ def test_a_decision_does_not_write_the_model_again(tmp_path: Path) -> None:
 def test_an_optimiser_that_has_not_stepped_yet_remembers_just_that(tmp_path: Path) -> None:
     """After a first round without a step the memory is empty, which is not the same as missing."""
     folder = open_folder(tmp_path)
-    durable = committed(Durable(0, model(0.0), memory={1: b""}), 0)
+    durable = committed(PersistentState(0, model(0.0), memory={1: b""}), 0)
     folder.save(durable)
     assert folder.load().durable.memory == {1: b""}
 
 
 def test_what_an_optimiser_remembers_belongs_to_its_round(tmp_path: Path) -> None:
     folder = open_folder(tmp_path)
-    durable = Durable(0, model(0))
+    durable = PersistentState(0, model(0))
     for round_number in range(KEPT + 2):
         durable.memory[round_number + 1] = f"after round {round_number}".encode()
         folder.save(committed(durable, round_number))
@@ -262,6 +262,6 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 def test_events_that_need_not_survive_are_not_noted() -> None:
-    durable = Durable(1, None)
+    durable = PersistentState(1, None)
     assert not durable.note(RoundFailed(1, 0, AbortReason.TIMED_OUT))
-    assert durable == Durable(1, None)
+    assert durable == PersistentState(1, None)

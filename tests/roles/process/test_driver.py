@@ -31,11 +31,11 @@ from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.session import Invitation, Knock
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.envelopes import PostOffice
-from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.envelopes import EnvelopeCodec
+from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.memory.switchboard import Switchboard
 from veilsum.transport.reliable import FramedTransport
@@ -92,7 +92,7 @@ class Notebook:
         self.threads: set[int] = set()
         self.saved: Callable[[], None] = lambda: None
 
-    def save(self, durable: Durable, seen: Mapping[PartyId, int]) -> None:
+    def save(self, durable: PersistentState, seen: Mapping[PartyId, int]) -> None:
         self.attempts.append(durable.attempt)
         self.threads.add(threading.get_ident())
         self.saved()
@@ -104,7 +104,7 @@ class Desk:
     def __init__(self, board: Switchboard, name: PartyId, machine: Script) -> None:
         self.said = io.StringIO()
         self.notebook = Notebook()
-        self.post = PostOffice(IDENTITIES[name], ROSTER, bytes(32))
+        self.post = EnvelopeCodec(IDENTITIES[name], ROSTER, bytes(32))
         self.transport = FramedTransport(board.link(name), Endpoint(name, ENTROPY(8)))
         self.machine = machine
         self.name = name
@@ -116,11 +116,11 @@ class Desk:
                     machine=self.machine,
                     post=self.post,
                     transport=self.transport,
-                    durable=Durable(0, None),
+                    durable=PersistentState(0, None),
                     keeper=self.notebook,
                     executor=executor,
                     disk=disk,
-                    journal=Journal(self.name, "json", self.said),
+                    journal=RoleLog(self.name, "json", self.said),
                     **{"send_within_s": 5.0, "linger_s": 2.0, **settings},
                 )
                 self.driver = driver
@@ -252,7 +252,7 @@ def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
     board = Switchboard()
     server = Desk(board, SERVER, Script([], lambda sender, message: [DONE]))
     alice = Desk(board, ALICE, Script([*knocks(1), DONE]))
-    stranger = PostOffice(IDENTITIES[ALICE], ROSTER, bytes([9]) * 32)
+    stranger = EnvelopeCodec(IDENTITIES[ALICE], ROSTER, bytes([9]) * 32)
 
     async def run() -> None:
         running = asyncio.create_task(server.run())

@@ -1,4 +1,4 @@
-"""A disguised model as operating-system processes over a real broker: the in-memory result, and a protected export."""
+"""A perturbed model as operating-system processes over a real broker: the in-memory result, and a protected export."""
 
 from __future__ import annotations
 

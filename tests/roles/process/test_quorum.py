@@ -12,10 +12,10 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import Status, sign_status
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.quorum import Gathering
+from veilsum.roles.process.quorum import Quorum
 from veilsum.transport.base import Datagram, Received
 from veilsum.transport.errors import AddressTaken
 
@@ -59,7 +59,7 @@ class Air:
 
 def gather(air: Air, within_s: float = 10.0) -> tuple[set[str], str]:
     said = io.StringIO()
-    gathering = Gathering(ROSTER, "fed", 2, Journal(SERVER, "text", said))
+    gathering = Quorum(ROSTER, "fed", 2, RoleLog(SERVER, "text", said))
     asyncio.run(gathering.wait(air, within_s))
     return gathering.present, said.getvalue()
 

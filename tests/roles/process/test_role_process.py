@@ -19,12 +19,12 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.monitor import launch
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
 from veilsum.roles.process.driver import Tally
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.persistent_state import Durable
+from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.transport.errors import TooLarge
 
 ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))
@@ -34,8 +34,10 @@ def make_station(said: io.StringIO) -> Any:
     place: Any = SimpleNamespace(name="alice", identity=ALICE, loaded=SimpleNamespace(federation_id="fed"))
     rules: Any = SimpleNamespace(config=SimpleNamespace(rounds=2))
     nobody: Any = None
-    journal = Journal("alice", "json", said)
-    return process._Station(place, rules, Durable(0, None), nobody, nobody, None, journal, nobody, nobody)
+    journal = RoleLog("alice", "json", said)
+    return process.RoleProcess(
+        place, rules, PersistentState(0, None), nobody, nobody, None, journal, nobody, nobody
+    )
 
 
 def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +49,7 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pyte
         executors.extend(given)
         raise ZeroDivisionError("by nought")
 
-    monkeypatch.setattr(process._Station, "_take_part", fail)
+    monkeypatch.setattr(process.RoleProcess, "_take_part", fail)
     monkeypatch.setattr(process, "leave_threads_behind", codes.append)
     said = io.StringIO()
     with pytest.raises(ZeroDivisionError):

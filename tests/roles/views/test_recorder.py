@@ -26,12 +26,12 @@ from veilsum.protocol.machines.session import Knock
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import LocalUpdate
-from veilsum.roles.monitor.log import Journal
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.context import RoleOptions, make_party_learner, take_place
 from veilsum.roles.process.machines import Rules
 from veilsum.roles.views.file import load_view, save_view
 from veilsum.roles.views.recorder import ViewRecording, begin_recording, earlier_view
-from veilsum.roles.views.view import NoiseSecrets, PublicFacts, View, pool
+from veilsum.roles.views.view import PerturbationSecrets, PublicFacts, View, pool
 from veilsum.simulations.attacks.model.ampc_coalition import final_model
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.simulation import Node, Simulation
@@ -45,7 +45,7 @@ COMMITTED = RoundCommitted(0, 0, (ALICE,), bytes(32), FIRST + 1)
 
 
 def recording_of(path: Path, said: io.StringIO | None = None, **settings: Any) -> ViewRecording:
-    journal = Journal(ALICE, "json", said if said is not None else io.StringIO())
+    journal = RoleLog(ALICE, "json", said if said is not None else io.StringIO())
     return ViewRecording(
         party=ALICE, facts=FACTS, initial_model=FIRST, path=path, journal=journal, **settings
     )
@@ -98,7 +98,7 @@ def overhear(scheme: str, folder: Path) -> Overheard:
             facts=recorder._facts(),
             initial_model=federation.initial_model,
             path=folder / f"{name}.view",
-            journal=Journal(name, "json", io.StringIO()),
+            journal=RoleLog(name, "json", io.StringIO()),
             clock=lambda: float(next(numbers)),
         )
         for name in federation.identities
@@ -287,7 +287,7 @@ def test_server_and_client_state_the_same_public_facts_with_and_without_torch(tm
     views = {}
     for name, place in places.items():
         own = learner if name == "p1" else None
-        recording = begin_recording(place, rules, own, None, Journal(name, "json", io.StringIO()))
+        recording = begin_recording(place, rules, own, None, RoleLog(name, "json", io.StringIO()))
         assert recording is not None
         recording.close()
         views[name] = load_view(recording.path)
@@ -304,17 +304,19 @@ def test_without_the_flag_nothing_is_recorded(tmp_path: Path) -> None:
     fed = make_federation(tmp_path / "fed", "masked")
     place = take_place(Role.SERVER, RoleOptions(fed.folder, "server"))
     rules = Rules.of(fed.config, fed.roster, 40)
-    journal = Journal("server", "json", io.StringIO())
+    journal = RoleLog("server", "json", io.StringIO())
     assert begin_recording(place, rules, None, None, journal) is None
 
 
 def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
     class Drawing:
-        on_secrets: Callable[[NoiseSecrets], None] = staticmethod(lambda _: None)
+        on_secrets: Callable[[PerturbationSecrets], None] = staticmethod(lambda _: None)
 
     drawing, recording = Drawing(), recording_of(tmp_path / "alice.view")
     recording.watch(Script([]), drawing)
-    drawn = NoiseSecrets(bytes(16), *(np.arange(count, dtype=np.float64) for count in (9, 2, 2, 4)), 0.5)
+    drawn = PerturbationSecrets(
+        bytes(16), *(np.arange(count, dtype=np.float64) for count in (9, 2, 2, 4)), 0.5
+    )
     drawing.on_secrets(drawn)
     recording.close()
     (found,) = load_view(recording.path).noise_secrets

@@ -179,7 +179,7 @@ def test_more_images_than_an_update_stands_for_are_refused(played: Stage) -> Non
         gradients_in(played("plain").view("server"), 4)
 
 
-def test_a_client_of_a_disguising_scheme_forms_no_gradient_and_the_server_everyones(played: Stage) -> None:
+def test_a_client_of_a_perturbing_scheme_forms_no_gradient_and_the_server_everyones(played: Stage) -> None:
     stage = played("perturbed")
     assert gradients_in(stage.view("client"), 1) == []
     kinds = [one.kind for one in gradients_in(stage.view("server"), 1)]

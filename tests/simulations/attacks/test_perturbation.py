@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
-from veilsum.protocol.perturbation.algebra.key import NoiseKey, new_key
+from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.packing import load_parameters
 from veilsum.protocol.perturbation.algebra.terms import (
     client_terms,
@@ -23,7 +23,7 @@ from veilsum.protocol.perturbation.algebra.terms import (
     run_forward,
 )
 from veilsum.protocol.perturbation.draws import UniformStream
-from veilsum.protocol.perturbation.settings import NoiseSettings
+from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import Plan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
@@ -52,7 +52,7 @@ class Task:
         load_parameters(self.plan, module, flat)
         return module
 
-    def view(self, round_number: int, settings: NoiseSettings, seed: int = 1) -> View:
+    def view(self, round_number: int, settings: PerturbationSettings, seed: int = 1) -> View:
         key = new_key(self.plan, settings, SeededEntropy(seed))
         return View(self, key, self.states[round_number])
 
@@ -60,7 +60,7 @@ class Task:
 class View:
     """What one client holds in one round, and, for judging the attack, the truth."""
 
-    def __init__(self, task: Task, key: NoiseKey, true: np.ndarray) -> None:
+    def __init__(self, task: Task, key: PerturbationKey, true: np.ndarray) -> None:
         self.public = key.public
         self.key = key
         self.perturbed = task.model(key.encrypt(true))
@@ -118,13 +118,13 @@ def task() -> Task:
 
 def test_raw_noisy_outputs_do_hide_predictions_from_a_client_that_does_nothing(task: Task) -> None:
     """The scheme does what it shows: without an attack, noisy predictions are near chance."""
-    view = task.view(LATE, NoiseSettings(groups=CLASSES, gamma=100.0))
+    view = task.view(LATE, PerturbationSettings(groups=CLASSES, gamma=100.0))
     assert view.agreement(view.unseen_outputs.argmax(axis=1)) < 0.4
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5, 10])
 def test_projection_shows_all_dimensions_but_one_per_group_exactly(task: Task, groups: int) -> None:
-    view = task.view(20, NoiseSettings(groups=groups, gamma=100.0))
+    view = task.view(20, PerturbationSettings(groups=groups, gamma=100.0))
     matrix = projection.projector(view.public)
     assert np.linalg.matrix_rank(matrix) == CLASSES - groups
     found = projection.project_outputs(view.unseen_outputs, view.public)
@@ -135,7 +135,7 @@ def test_projection_gives_predictions_with_few_groups_and_nothing_with_one_per_o
     """With m = 1 the claim is "less than one" and the attack is nearly always right; only m = n stops it."""
     found = {}
     for groups in (1, 2, 10):
-        view = task.view(LATE, NoiseSettings(groups=groups, gamma=100.0))
+        view = task.view(LATE, PerturbationSettings(groups=groups, gamma=100.0))
         found[groups] = view.agreement(projection.guess_labels(view.unseen_outputs, view.public))
     assert found[1] > 0.97
     assert found[2] > 0.9
@@ -147,7 +147,7 @@ def test_least_squares_predicts_like_the_true_model_once_trained(task: Task, gro
     """The published bound for ten groups is one in ten."""
     found = {}
     for round_number in (0, 20, LATE):
-        view = task.view(round_number, NoiseSettings(groups=groups))
+        view = task.view(round_number, PerturbationSettings(groups=groups))
         offset = least_squares.estimate_offset(view.own_outputs, view.own_alpha, view.labels)
         found[round_number] = view.agreement(view.after(offset).argmax(axis=1))
     assert found[LATE] > 0.97
@@ -158,7 +158,7 @@ def test_the_error_of_least_squares_is_a_rescaled_gradient_and_ignores_gamma(tas
     """r_hat - r = sum(alpha g) / sum(alpha^2), g the true error; the same for gamma from 0.3 to 300."""
     errors = []
     for gamma in (0.3, 3.0, 300.0):
-        view = task.view(20, NoiseSettings(groups=3, gamma=gamma))
+        view = task.view(20, PerturbationSettings(groups=3, gamma=gamma))
         offset = least_squares.estimate_offset(view.own_outputs, view.own_alpha, view.labels)
         true_error = view.true(task.own[0]).detach().numpy() - view.labels
         expected = view.own_alpha @ true_error / (view.own_alpha @ view.own_alpha)
@@ -171,7 +171,7 @@ def test_the_error_of_least_squares_is_a_rescaled_gradient_and_ignores_gamma(tas
 def test_the_head_alone_shows_the_offset(task: Task) -> None:
     """No data at all: row medians of the perturbed head, for one group and for one per output."""
     for groups, alpha, least in ((1, "mean", 0.95), (1, "sum", 0.95), (10, "sum", 0.85)):
-        view = task.view(LATE, NoiseSettings(groups=groups, alpha=alpha))
+        view = task.view(LATE, PerturbationSettings(groups=groups, alpha=alpha))
         offset = data_free.estimate_offset(view.perturbed[-1].weight.detach().numpy(), view.public)
         assert view.agreement(view.after(offset).argmax(axis=1)) > least
 
@@ -179,7 +179,7 @@ def test_the_head_alone_shows_the_offset(task: Task) -> None:
 def test_balancedness_gives_the_factors_to_a_few_per_cent(task: Task) -> None:
     """At the start and after 200 rounds, from one round's weights; the head's offset is removed first."""
     for round_number in (0, LATE):
-        view = task.view(round_number, NoiseSettings(gamma=1.0))
+        view = task.view(round_number, PerturbationSettings(gamma=1.0))
         offset = least_squares.estimate_offset(view.own_outputs, view.own_alpha, view.labels)
         layers = [
             balancedness.Layer(layer.weight.detach().numpy(), layer.bias.detach().numpy())
@@ -201,7 +201,7 @@ def test_signs_tell_two_models_apart_with_certainty(task: Task) -> None:
     candidates = [task.states[0][:hidden], other[:hidden]]
     for trial in range(20):
         chosen = trial % 2
-        key = new_key(task.plan, NoiseSettings(), SeededEntropy(trial))
+        key = new_key(task.plan, PerturbationSettings(), SeededEntropy(trial))
         perturbed = key.encrypt((task.states[0], other)[chosen])
         assert signs.distinguish(candidates, perturbed[:hidden]) == chosen
 
@@ -211,7 +211,7 @@ def test_signs_tell_two_models_apart_with_certainty(task: Task) -> None:
 def test_a_client_gets_the_true_softmax_and_gamma_from_one_exchange(
     task: Task, exchange: str, groups: int
 ) -> None:
-    view = task.view(20, NoiseSettings(loss="ce", exchange=exchange, groups=groups))
+    view = task.view(20, PerturbationSettings(loss="ce", exchange=exchange, groups=groups))
     inputs = task.own[0][:32]
     outputs, alpha = view.outputs(inputs)
     forward = run_forward(task.plan, view.perturbed, view.public, inputs)
@@ -227,7 +227,7 @@ def test_a_client_gets_the_true_softmax_and_gamma_from_one_exchange(
 
 def test_the_server_gets_each_samples_softmax_from_the_printed_exchange(task: Task) -> None:
     """The client's blinding cancels in differences; the server was to learn nothing about single samples."""
-    view = task.view(20, NoiseSettings(loss="ce", exchange="printed", groups=2))
+    view = task.view(20, PerturbationSettings(loss="ce", exchange="printed", groups=2))
     inputs = task.own[0][:32]
     forward = run_forward(task.plan, view.perturbed, view.public, inputs)
     asked = exchange_request(forward, SeededEntropy(2)).request
@@ -238,7 +238,7 @@ def test_the_server_gets_each_samples_softmax_from_the_printed_exchange(task: Ta
 
 def test_one_mask_for_two_terms_shows_the_clients_own_gradient(task: Task) -> None:
     """The head's beta is zero, so a mask it shares with the gradient is read off it; here it is not even sent."""
-    view = task.view(20, NoiseSettings())
+    view = task.view(20, PerturbationSettings())
     terms = client_terms(task.plan, view.perturbed, view.public, *task.own)
     head = terms.vectors["gradient"][task.plan.head_slices()[0]]
     mask = UniformStream(SeededEntropy(9)).uniform(-1e6, 1e6, head.size)
@@ -252,11 +252,13 @@ def test_infinitely_many_models_explain_what_a_client_sees(task: Task) -> None:
     It holds even with the public directions given. It is the rescaling symmetry of the network, not secrecy: all
     those models compute the same function up to the offset.
     """
-    view = task.view(20, NoiseSettings(groups=2))
+    view = task.view(20, PerturbationSettings(groups=2))
     seen = view.key.encrypt(task.states[20])
     models = []
     for seed in (11, 12, 13):
-        other = replace(new_key(task.plan, NoiseSettings(groups=2), SeededEntropy(seed)), public=view.public)
+        other = replace(
+            new_key(task.plan, PerturbationSettings(groups=2), SeededEntropy(seed)), public=view.public
+        )
         offset = other.encrypt(np.zeros(task.plan.size))
         model = (seen - offset) / other.scale
         assert np.allclose(other.encrypt(model), seen, rtol=1e-12, atol=1e-12)
@@ -266,7 +268,7 @@ def test_infinitely_many_models_explain_what_a_client_sees(task: Task) -> None:
 
 def test_the_perturbed_gradient_is_the_stated_combination(task: Task) -> None:
     """Lemma 3 (Theorem 2): perturbed gradient = true / R + sum gamma sigma - v beta, for every hidden weight."""
-    view = task.view(20, NoiseSettings(groups=3))
+    view = task.view(20, PerturbationSettings(groups=3))
     terms = client_terms(task.plan, view.perturbed, view.public, *task.own).vectors
     loss = 0.5 * (view.true(task.own[0]) - torch.as_tensor(view.labels)).square().sum() / OWN
     gradients = torch.autograd.grad(loss, list(view.true.parameters()))
@@ -280,7 +282,7 @@ def test_the_perturbed_gradient_is_the_stated_combination(task: Task) -> None:
 
 def test_the_cross_entropy_gradient_is_the_stated_combination(task: Task) -> None:
     """Lemma 5: perturbed gradient = true / R + gamma sigma - gamma xi beta + xi psi, for every hidden weight."""
-    view = task.view(20, NoiseSettings(loss="ce", exchange="printed", groups=2))
+    view = task.view(20, PerturbationSettings(loss="ce", exchange="printed", groups=2))
     inputs, labels = task.own
     forward = run_forward(task.plan, view.perturbed, view.public, inputs)
     asked = exchange_request(forward, SeededEntropy(2))
@@ -302,7 +304,7 @@ def test_the_cross_entropy_gradient_is_the_stated_combination(task: Task) -> Non
 
 def test_every_hidden_value_is_its_factor_times_the_true_one(task: Task) -> None:
     """Lemma 1: hidden values are rescaled, outputs are shifted by alpha times the offset."""
-    view = task.view(20, NoiseSettings(groups=4))
+    view = task.view(20, PerturbationSettings(groups=4))
     for depth in (2, 4):
         with torch.no_grad():
             ratio = view.perturbed[depth - 2].bias / view.true[depth - 2].bias

@@ -1,4 +1,4 @@
-"""Rows about disguised models and about seeds: what a publication claims, what an attack makes of it, and the scale.
+"""Rows about perturbed models and about seeds: what a publication claims, what an attack makes of it, and the scale.
 
 Smoke scale, seed 7, as `veilsum audit all` has them. Every table has its undefended, null and oracle rows.
 """
@@ -18,7 +18,7 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.views.file import load_view, save_view
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.attacks.gradient.targets import gradients_in
-from veilsum.simulations.attacks.perturbation.curious_server import NoiseKeys
+from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
 from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
@@ -166,16 +166,16 @@ def small(scheme: str, loss: str) -> Played:
 @pytest.mark.parametrize("loss", ["mse", "ce"])
 def test_the_servers_own_key_gives_every_clients_gradient_under_perturbed(loss: str) -> None:
     """Exactly what plain FedAvg would have shown it, up to rounding."""
-    plain, disguised = small("plain", loss), small("perturbed", loss)
+    plain, perturbed = small("plain", loss), small("perturbed", loss)
     honest = true_updates(plain)
-    targets = [one for one in gradients_in(disguised.view("server"), 1) if one.kind == "upload"]
+    targets = [one for one in gradients_in(perturbed.view("server"), 1) if one.kind == "upload"]
     assert [one.owners[0] for one in targets] == ["p1", "p2", "p3"]
     for target in targets:
         truth = honest[target.owners[0], 0]
         assert np.abs(target.gradient - truth).max() < 1e-4 * np.abs(truth).max()
 
 
-def test_a_recorded_view_of_a_disguising_server_is_enough(tmp_path: Path) -> None:
+def test_a_recorded_view_of_a_perturbing_server_is_enough(tmp_path: Path) -> None:
     """The key is in the file, as it is in the server's hands."""
     view = small("perturbed", "ce").view("server")
     save_view(view, tmp_path / "server.view")
@@ -200,10 +200,10 @@ def test_a_client_has_no_noise_keys_and_no_gradient() -> None:
     assert view.noise_secrets == ()
     assert gradients_in(view, 1) == []
     with pytest.raises(AttackDoesNotFit, match="no noise keys"):
-        NoiseKeys(view)
+        PerturbationKeys(view)
 
 
-def test_who_recovers_which_model_under_the_disguising_schemes() -> None:
+def test_who_recovers_which_model_under_the_perturbing_schemes() -> None:
     """A client keeps a model with other weights and the same predictions."""
     table = {
         (scheme, adversary): (local, whole)
@@ -241,7 +241,7 @@ def test_requests_and_rows_can_travel_to_another_process() -> None:
         ("perturbed", "server", "noise-line", "--adversary client"),
         ("perturbed", "client", "noise-softmax", "--adversary server"),
         ("ampc", "peer", "seeds-weak", "--adversary server"),
-        ("perturbed", "client", "idlg", "disguised models only"),
+        ("perturbed", "client", "idlg", "perturbed models only"),
         ("perturbed", "client", "mia-loss", "use noise-membership"),
     ],
 )

@@ -11,7 +11,7 @@ from veilsum.protocol.secure_sum.shares import ReleasedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Stamp
-from veilsum.simulations.run.invariants import InvariantViolated, Vigil
+from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
 
 ALICE, BOB, CAROL = PartyId("alice"), PartyId("bob"), PartyId("carol")
 SESSION = bytes(32)
@@ -26,14 +26,14 @@ def released(
 
 
 def test_two_results_of_one_round_break_i3() -> None:
-    vigil = Vigil()
+    vigil = InvariantMonitor()
     vigil.note_commit(ALICE, RoundCommitted(0, 0, (ALICE, BOB), b"one"))
     with pytest.raises(InvariantViolated, match="I3"):
         vigil.note_commit(BOB, RoundCommitted(0, 0, (ALICE, BOB), b"two"))
 
 
 def test_both_share_kinds_break_i4() -> None:
-    vigil = Vigil()
+    vigil = InvariantMonitor()
     vigil.note_message(ALICE, SERVER, released(self_masks=(BOB,)))
     with pytest.raises(InvariantViolated, match="I4"):
         vigil.note_message(ALICE, SERVER, released(keys=(BOB,)))
@@ -41,7 +41,7 @@ def test_both_share_kinds_break_i4() -> None:
 
 def test_shares_for_two_survivor_lists_of_a_round_break_i4() -> None:
     """For the same list again they do not: it opens the same sum."""
-    vigil = Vigil()
+    vigil = InvariantMonitor()
     for attempt, survivors in enumerate([(ALICE, BOB), (ALICE, BOB), (ALICE, BOB, CAROL)]):
         listed = SurvivorList(Stamp(SESSION, 0, attempt), survivors, (), len(survivors))
         vigil.note_message(SERVER, ALICE, listed)
@@ -52,14 +52,14 @@ def test_shares_for_two_survivor_lists_of_a_round_break_i4() -> None:
 
 
 def test_two_uploads_in_one_attempt_break_i5() -> None:
-    vigil = Vigil()
+    vigil = InvariantMonitor()
     vigil.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")))
     with pytest.raises(InvariantViolated, match="I5"):
         vigil.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.ones(3, dtype="<u8")))
 
 
 def test_a_round_committed_twice_breaks_i6() -> None:
-    vigil = Vigil()
+    vigil = InvariantMonitor()
     vigil.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))
     with pytest.raises(InvariantViolated, match="I6"):
         vigil.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))

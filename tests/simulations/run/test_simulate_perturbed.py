@@ -1,4 +1,4 @@
-"""Federations on a disguised model end where plain FedSGD ends, up to rounding, and refuse what cannot be recovered."""
+"""Federations on a perturbed model end where plain FedSGD ends, up to rounding, and refuse what cannot be recovered."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_settings_that_do_not_fit_the_model_are_refused_before_the_first_message
         simulate(config("perturbed", **changes))
 
 
-def test_a_model_that_cannot_be_disguised_is_refused_by_the_name_of_its_node() -> None:
+def test_a_model_that_cannot_be_perturbed_is_refused_by_the_name_of_its_node() -> None:
     task = "tests.simulations.run.test_simulate_perturbed:sigmoid_task"
     with pytest.raises(UnsupportedModel) as caught:
         simulate(config("perturbed", task=task))

@@ -26,7 +26,7 @@ from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, ProtocolError, RemoteProtocolError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import RoundMachine
+from veilsum.protocol.machines.attempt import AttemptMachine
 from veilsum.protocol.machines.events import (
     Event,
     LocalResult,
@@ -173,7 +173,7 @@ class LyingTable:
         assert isinstance(machine, ParticipantMachine)
         return machine
 
-    def attempt_of(self, name: str) -> RoundMachine:
+    def attempt_of(self, name: str) -> AttemptMachine:
         machine = self.machines[PartyId(name)].machine
         assert machine is not None, f"{name} is in no attempt"
         return machine

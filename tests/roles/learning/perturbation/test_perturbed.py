@@ -1,4 +1,4 @@
-"""A party's work on a disguised model with torch, the server's noise, and models that predict without true weights."""
+"""A party's work on a perturbed model with torch, the server's noise, and models that predict without true weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.perturbation.contract import Answer, Question
+from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest
 from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models.files import layout_of, save_model
-from veilsum.roles.learning.perturbation.client import PerturbedLearner, TaskNoise, trace_task
+from veilsum.roles.learning.perturbation.client import PerturbedLearner, TracedTask, trace_task
 from veilsum.roles.learning.perturbation.protected import Predictor, protect_for_task
-from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, DisguisingServer
+from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, TaskServerPerturbation
 from veilsum.roles.learning.task import TaskOptions, load_task
 from veilsum.roles.learning.training import loop
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -53,33 +53,33 @@ def digits(network: Callable[[], nn.Module] | None = None, samples: int | None =
     return task
 
 
-def noise_for(task: SupervisedTask, **settings: Any) -> TaskNoise:
+def noise_for(task: SupervisedTask, **settings: Any) -> TracedTask:
     return trace_task(FederationConfig(scheme="perturbed", **settings), task)
 
 
-def client(task: SupervisedTask, noise: TaskNoise, index: int = 0, parties: int = 1) -> PerturbedLearner:
+def client(task: SupervisedTask, noise: TracedTask, index: int = 0, parties: int = 1) -> PerturbedLearner:
     learner = make_learner(task, index, parties, "iid", GRADIENT, 0, noise=noise)
     assert isinstance(learner, PerturbedLearner)
     return learner
 
 
-def recovered_mean(task: SupervisedTask, noise: TaskNoise, parties: int) -> np.ndarray:
+def recovered_mean(task: SupervisedTask, noise: TracedTask, parties: int) -> np.ndarray:
     """One round without messages: the mean payload that the server recovers from all parties."""
-    server = DisguisingServer(noise, GRADIENT)
+    server = TaskServerPerturbation(noise, GRADIENT)
     clients = [client(task, noise, index, parties) for index in range(parties)]
-    disguise = server.disguise(clients[0].initial_model(), 0, RANDOM)
+    perturbation = server.perturb(clients[0].initial_model(), 0, RANDOM)
     total, samples = np.zeros(sum(noise.terms.values())), 0
     for one in clients:
-        one.require_public(disguise.public)
+        one.require_public(perturbation.public)
         asked, answer = None, None
         if noise.asks:
-            asked = one.ask(disguise.model, disguise.public, 0, RANDOM)
-            disguise.require_question(asked.question)
-            answer = disguise.answer(asked.question, RANDOM)
-        result = one.compute(disguise.model, disguise.public, 0, asked, answer)
+            asked = one.ask(perturbation.model, perturbation.public, 0, RANDOM)
+            perturbation.require_question(asked.question)
+            answer = perturbation.answer(asked.question, RANDOM)
+        result = one.compute(perturbation.model, perturbation.public, 0, asked, answer)
         total += result.payload.astype(np.float64) * result.samples
         samples += result.samples
-    return disguise.recover(total / samples).mean
+    return perturbation.recover(total / samples).mean
 
 
 def plain_mean(task: SupervisedTask, parties: int) -> np.ndarray:
@@ -117,8 +117,8 @@ def test_activations_wait_for_the_answer_only_of_one_chunk_and_the_repeated_pass
     task = replace(digits(forgetful, samples=120), objective="ce")
     noise = noise_for(task)
     party = client(task, noise)
-    disguise = DisguisingServer(noise, GRADIENT).disguise(party.initial_model(), 0, RANDOM)
-    asked = party.ask(disguise.model, disguise.public, 0, RANDOM)
+    perturbation = TaskServerPerturbation(noise, GRADIENT).perturb(party.initial_model(), 0, RANDOM)
+    asked = party.ask(perturbation.model, perturbation.public, 0, RANDOM)
     assert all((piece.forward is not None) is kept for piece in asked.kept)
     assert relative(recovered_mean(task, noise, 2), plain_mean(task, 2)) < 1e-5
 
@@ -174,7 +174,9 @@ def test_a_client_refuses_noise_of_another_kind_model_or_shape(
 ) -> None:
     task = digits(samples=30)
     noise = noise_for(task, groups=2)
-    public = DisguisingServer(noise, GRADIENT).disguise(client(task, noise).initial_model(), 0, RANDOM).public
+    public = (
+        TaskServerPerturbation(noise, GRADIENT).perturb(client(task, noise).initial_model(), 0, RANDOM).public
+    )
     client(task, noise).require_public(public)
     with pytest.raises(Rejection) as caught:
         client(task, noise).require_public(replace(public, **change))
@@ -184,18 +186,20 @@ def test_a_client_refuses_noise_of_another_kind_model_or_shape(
 @pytest.mark.parametrize(
     "question",
     [
-        Question(bytes(16), np.zeros(0), np.zeros(0)),
-        Question(bytes(16), np.zeros(19), np.zeros(2)),
-        Question(bytes(16), np.full(20, np.inf), np.zeros(2)),
-        Question(bytes(16), np.zeros(20, dtype="<f4"), np.zeros(2)),
+        ExchangeRequest(bytes(16), np.zeros(0), np.zeros(0)),
+        ExchangeRequest(bytes(16), np.zeros(19), np.zeros(2)),
+        ExchangeRequest(bytes(16), np.full(20, np.inf), np.zeros(2)),
+        ExchangeRequest(bytes(16), np.zeros(20, dtype="<f4"), np.zeros(2)),
     ],
 )
-def test_the_server_refuses_questions_about_no_samples_or_of_a_wrong_shape(question: Question) -> None:
+def test_the_server_refuses_questions_about_no_samples_or_of_a_wrong_shape(question: ExchangeRequest) -> None:
     task = replace(digits(samples=30), objective="ce")
     noise = noise_for(task)
-    disguise = DisguisingServer(noise, GRADIENT).disguise(client(task, noise).initial_model(), 0, RANDOM)
+    perturbation = TaskServerPerturbation(noise, GRADIENT).perturb(
+        client(task, noise).initial_model(), 0, RANDOM
+    )
     with pytest.raises(Rejection) as caught:
-        disguise.require_question(question)
+        perturbation.require_question(question)
     assert caught.value.reason is AbortReason.BAD_VECTOR
 
 
@@ -203,16 +207,16 @@ def test_a_client_refuses_an_answer_of_another_length() -> None:
     task = replace(digits(samples=30), objective="ce")
     noise = noise_for(task)
     party = client(task, noise)
-    disguise = DisguisingServer(noise, GRADIENT).disguise(party.initial_model(), 0, RANDOM)
-    asked = party.ask(disguise.model, disguise.public, 0, RANDOM)
-    short = Answer(disguise.public.key_id, np.zeros(10), np.zeros(10), np.zeros(1))
+    perturbation = TaskServerPerturbation(noise, GRADIENT).perturb(party.initial_model(), 0, RANDOM)
+    asked = party.ask(perturbation.model, perturbation.public, 0, RANDOM)
+    short = ExchangeReply(perturbation.public.key_id, np.zeros(10), np.zeros(10), np.zeros(1))
     with pytest.raises(Rejection) as caught:
-        party.compute(disguise.model, disguise.public, 0, asked, short)
+        party.compute(perturbation.model, perturbation.public, 0, asked, short)
     assert caught.value.reason is AbortReason.BAD_VECTOR
 
 
 def test_gamma_follows_the_condition_number_and_stays_below_what_the_words_cover() -> None:
-    server = DisguisingServer(noise_for(digits(samples=30)), GRADIENT)
+    server = TaskServerPerturbation(noise_for(digits(samples=30)), GRADIENT)
     server.adapt(1e6)
     assert server.settings.gamma == 0.25
     for _ in range(50):
@@ -220,13 +224,13 @@ def test_gamma_follows_the_condition_number_and_stays_below_what_the_words_cover
     assert server.settings.gamma == LARGEST_ADAPTED_GAMMA
 
 
-def test_every_attempt_is_disguised_anew() -> None:
+def test_every_attempt_is_perturbed_anew() -> None:
     task = digits(samples=30)
     noise = noise_for(task)
-    server, model = DisguisingServer(noise, GRADIENT), client(task, noise).initial_model()
-    disguises = [server.disguise(model, 0, RANDOM) for _ in range(2)]
-    keys = {one.public.key_id for one in disguises}
-    models = {hashlib.sha256(one.model.tobytes()).digest() for one in disguises}
+    server, model = TaskServerPerturbation(noise, GRADIENT), client(task, noise).initial_model()
+    perturbs = [server.perturb(model, 0, RANDOM) for _ in range(2)]
+    keys = {one.public.key_id for one in perturbs}
+    models = {hashlib.sha256(one.model.tobytes()).digest() for one in perturbs}
     assert len(keys) == len(models) == 2
 
 
@@ -238,7 +242,7 @@ def test_the_leak_and_every_parameter_sent_in_clear_are_named() -> None:
 
 def test_tasks_without_a_model_or_a_known_loss_are_refused() -> None:
     config = FederationConfig(scheme="perturbed", task="vectors:5")
-    with pytest.raises(LocalProtocolError, match="no model to disguise"):
+    with pytest.raises(LocalProtocolError, match="no model to perturb"):
         trace_task(config, VectorsTask(5))
     with pytest.raises(ParameterError, match="set loss"):
         trace_task(config, replace(digits(samples=30), objective=None))

@@ -17,7 +17,7 @@ from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.training.server_optimizer import ServerOptimizer, optimizers, read_optimizer
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import layout, to_vector
-from veilsum.roles.process.server_step import Stepping
+from veilsum.roles.process.server_step import ServerStep
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder
 from veilsum.simulations.run.simulate import simulate
@@ -94,7 +94,7 @@ def test_a_repeated_attempt_leaves_no_trace() -> None:
     first, second, other = means(3, before.size)
 
     def run(*attempts: list[Any]) -> FloatVector:
-        stepping, model = Stepping(OPTIONS, optimizer_for("adam")), before
+        stepping, model = ServerStep(OPTIONS, optimizer_for("adam")), before
         for round_, tried in enumerate(attempts):
             model = [stepping.apply(model, mean, round_) for mean in tried][-1]
         return model
@@ -108,7 +108,7 @@ def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
     """The steps before and after it are those of a run without that round."""
     options = replace(OPTIONS, schedule="constant")
     model, fewer = to_vector(network()), to_vector(network())
-    stepping, reference = (Stepping(options, ServerOptimizer(options, layout(network()))) for _ in range(2))
+    stepping, reference = (ServerStep(options, ServerOptimizer(options, layout(network()))) for _ in range(2))
     given: list[Any] = means(2, model.size)
     for round_, mean in enumerate(given):
         fewer = reference.apply(fewer, mean, round_)
@@ -120,7 +120,7 @@ def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
 
 def test_a_round_without_the_memory_of_those_before_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="resume from a checkpoint"):
-        Stepping(OPTIONS, optimizer_for("adam")).apply(to_vector(network()), means(1, 130)[0], 4)
+        ServerStep(OPTIONS, optimizer_for("adam")).apply(to_vector(network()), means(1, 130)[0], 4)
 
 
 def test_a_damaged_memory_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The server's part that both schemes share: disguise the model, announce the noise, answer questions."""
+"""The server's part that both schemes share: perturb the model, announce the noise, answer questions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Failed, ServerDesk, failure_of, require_absent
+from veilsum.protocol.machines.attempt import Failed, ServerContext, failure_of, require_absent
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.session import RoundOpened, hash_model
-from veilsum.protocol.perturbation.contract import Answer, Disguise, ServerNoise
+from veilsum.protocol.perturbation.contract import ExchangeReply, Perturbation, ServerPerturbation
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
-from veilsum.protocol.schemes.perturbed.messages import NoiseAnnounced, SoftmaxAnswer, SoftmaxQuestion
+from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxReply, SoftmaxRequest
 from veilsum.protocol.wire.messages import Stamp
 
 
@@ -22,50 +22,50 @@ from veilsum.protocol.wire.messages import Stamp
 class Drawn:
     """What the first job of an attempt makes."""
 
-    disguise: Disguise = field(repr=False)
+    perturbation: Perturbation = field(repr=False)
     model_hash: bytes
 
 
-class Disguising:
+class ModelPerturber:
     """One attempt's key and who has asked about it; the machine that owns it keeps the phases."""
 
-    def __init__(self, desk: ServerDesk) -> None:
-        if desk.noise is None:
+    def __init__(self, context: ServerContext) -> None:
+        if context.noise is None:
             raise LocalProtocolError("the server of this scheme needs its noise: pass it to the machine")
-        self.noise: ServerNoise = desk.noise
-        self._desk = desk
+        self.noise: ServerPerturbation = context.noise
+        self._context = context
         self._drawn: Drawn | None = None
         self._asked: set[PartyId] = set()
         self._too_loud = False
 
     @property
-    def disguise(self) -> Disguise:
+    def perturbation(self) -> Perturbation:
         assert self._drawn is not None
-        return self._drawn.disguise
+        return self._drawn.perturbation
 
     def draw(self) -> Drawn:
         """A fresh key for every attempt. Heavy: runs away from the event loop."""
-        desk = self._desk
-        assert desk.model is not None
-        disguise = self.noise.disguise(desk.model, desk.stamp.round, desk.random)
-        return Drawn(disguise, hash_model(disguise.model))
+        context = self._context
+        assert context.model is not None
+        perturbation = self.noise.perturb(context.model, context.stamp.round, context.random)
+        return Drawn(perturbation, hash_model(perturbation.model))
 
     def adopt(self, drawn: Drawn) -> Stamp:
-        """The stamp of the attempt: clients learn the hash of the disguised model, never that of the true one."""
+        """The stamp of the attempt: clients learn the hash of the perturbed model, never that of the true one."""
         self._drawn = drawn
-        return replace(self._desk.stamp, model_hash=drawn.model_hash)
+        return replace(self._context.stamp, model_hash=drawn.model_hash)
 
     def announce(self, stamp: Stamp) -> list[Event]:
         opened, noise = (
-            RoundOpened(stamp, self.disguise.model),
-            NoiseAnnounced(stamp, self.disguise.public),
+            RoundOpened(stamp, self.perturbation.model),
+            PerturbationAnnounced(stamp, self.perturbation.public),
         )
-        return [Send(name, message) for message in (opened, noise) for name in self._desk.session.members]
+        return [Send(name, message) for message in (opened, noise) for name in self._context.session.members]
 
     def take_question(
         self,
         sender: PartyId,
-        message: SoftmaxQuestion,
+        message: SoftmaxRequest,
         still_open: Callable[[], bool],
         failed: Callable[[ProtocolError, float], list[Event]],
     ) -> list[Event]:
@@ -73,19 +73,29 @@ class Disguising:
         if not self.noise.asks:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "this noise needs no questions")
         require_absent(sender, self._asked)
-        question, disguise, stamp, random = message.question, self.disguise, message.stamp, self._desk.random
-        if question.key_id != disguise.public.key_id:
+        question, perturbation, stamp, random = (
+            message.question,
+            self.perturbation,
+            message.stamp,
+            self._context.random,
+        )
+        if question.key_id != perturbation.public.key_id:
             raise Rejection(AbortReason.WRONG_ROUND, "the question was asked with a stale key")
-        disguise.require_question(question)
+        perturbation.require_question(question)
         self._asked.add(sender)
 
         send = partial(self._send_answer, sender, stamp, still_open)
-        return [WorkRequested(lambda: disguise.answer(question, random), send, failed)]
+        return [WorkRequested(lambda: perturbation.answer(question, random), send, failed)]
 
     def _send_answer(
-        self, receiver: PartyId, stamp: Stamp, still_open: Callable[[], bool], answer: Answer, now: float
+        self,
+        receiver: PartyId,
+        stamp: Stamp,
+        still_open: Callable[[], bool],
+        answer: ExchangeReply,
+        now: float,
     ) -> list[Event]:
-        return [Send(receiver, SoftmaxAnswer(stamp, answer))] if still_open() else []
+        return [Send(receiver, SoftmaxReply(stamp, answer))] if still_open() else []
 
     def hear_reason(self, reason: str) -> None:
         """A client that withdrew because of the noise lowers that of the next attempt, once, however many do.
