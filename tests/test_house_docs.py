@@ -9,6 +9,7 @@ import pytest
 
 from veilsum.roles.cli.main import main
 
+WIDEST_LINE = 160
 PLAN = ["plan", "--parties", "100", "--max-weight", "1000", "--clip", "8", "--bits", "64"]
 
 
@@ -24,6 +25,16 @@ def test_every_relative_link_leads_to_a_file(repository: Path) -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert not broken
+
+
+def test_lines_stay_short_except_where_a_table_row_cannot_be_broken(repository: Path) -> None:
+    wide = [
+        f"{page.relative_to(repository)}:{number}"
+        for page in pages(repository)
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+        if len(line) > WIDEST_LINE and not line.startswith("|")
+    ]
+    assert not wide
 
 
 def test_the_plan_in_the_readme_is_what_the_command_prints(
