@@ -1,10 +1,21 @@
-# Every target sets up what it needs by itself: a virtual environment in .venv with the versions of
-# constraints.txt and, for the tests, an MQTT broker. Start with `make demo`, then `make test`.
+# Every target sets up what it needs by itself: a virtual environment with the versions of constraints.txt
+# and, for the tests, an MQTT broker. Start with `make demo`, then `make test`.
+#
+# The environment is .venv, made with the first suitable Python on the PATH. `make test PYTHON=python3.13` (or a
+# path) chooses the interpreter; each version so chosen has an environment of its own, such as .venv-3.13.
 
-VENV    := .venv
-PYTHON  := $(VENV)/bin/python
-READY   := $(VENV)/.ready
+PYTHON  ?=
 WORKERS ?= 2
+
+ifeq ($(PYTHON),)
+VENV        := .venv
+else
+CHOSEN      := $(shell sh tests/support/find_python.sh '$(PYTHON)')
+$(if $(filter 3.11 3.12 3.13,$(firstword $(CHOSEN))),,$(error $(CHOSEN)))
+VENV        := .venv-$(firstword $(CHOSEN))
+endif
+VENV_PYTHON := $(VENV)/bin/python
+READY       := $(VENV)/.ready
 
 # Parties are processes or pool workers: one numeric thread each, so that they do not fight for the cores.
 export OMP_NUM_THREADS ?= 1
@@ -21,10 +32,10 @@ demo: $(READY) ## five peers train on real digits with AMPC, beside plain FedAvg
 	$(VENV)/bin/veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
 
 test: $(READY) broker ## the whole default suite
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
+	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
 test-long: $(READY) broker ## the tests that take minutes
-	$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
+	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
 
 check: $(READY) ## lint, formatting, types
 	$(VENV)/bin/ruff check
@@ -44,27 +55,21 @@ bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 	$(VENV)/bin/veilsum bench mqtt --size-mib 40 --json bench/mqtt.json
 
 docs: $(READY) ## regenerate what is generated in specs/
-	$(PYTHON) -m veilsum.simulations.docs.machines specs
-	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(PYTHON) "$$maker" || exit 1; done
+	$(VENV_PYTHON) -m veilsum.simulations.docs.machines specs
+	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(VENV_PYTHON) "$$maker" || exit 1; done
 
 clean: ## remove everything make made
-	rm -rf $(VENV) build dist bench *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .broker
+	rm -rf .venv .venv-3.* build dist bench *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .broker
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 broker:
 	@sh tests/support/provide_broker.sh
 
 $(READY): pyproject.toml constraints.txt
-	@for python in python3.11 python3.12 python3.13 python3; do \
-	  if $$python -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; \
-	  then found=$$python; break; fi; \
-	done; \
-	if [ -z "$$found" ]; then \
-	  echo "veilsum needs Python 3.11, 3.12 or 3.13 with venv; on Debian: apt install python3 python3-venv" >&2; exit 1; \
-	fi; \
-	if ! $(PYTHON) -c 'import pip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
-	  echo "setting up $(VENV) with $$found (once; a few minutes)"; \
-	  $$found -m venv --clear $(VENV) || exit 1; \
+	@if ! $(VENV_PYTHON) -c 'import pip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	  found=$$(sh tests/support/find_python.sh $(if $(PYTHON),'$(PYTHON)')) || { echo "$$found" >&2; exit 1; }; \
+	  echo "setting up $(VENV) with Python $$found (once; a few minutes)"; \
+	  "$${found#* }" -m venv --clear $(VENV) || exit 1; \
 	fi
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker]'
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker]'
 	@touch $@

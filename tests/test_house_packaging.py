@@ -7,25 +7,32 @@ third-party libraries are lent to it by a .pth file, so that the test needs no n
 
 from __future__ import annotations
 
-import re
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.sources import FOLDERS, ROOT, imports_of, module_name, source_files
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-MADE_BY_MAKE = shutil.ignore_patterns(".git", ".venv", "build", "dist", "bench", ".*_cache", ".hypothesis")
+MADE_BY_MAKE = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "bench", ".*_cache", ".hypothesis")
 MADE_BY_PYTHON = shutil.ignore_patterns("*.egg-info", "__pycache__")
+PYTHONS = ("3.11", "3.12", "3.13")
+# They come and go with the build of torch that pip chose: the torch pin settles their versions.
+OF_THE_CUDA_BUILD = ("nvidia-", "cuda-", "triton")
 IMPORT_NAMES = {"paho-mqtt": "paho", "pycryptodome": "Crypto"}
 
 
@@ -53,7 +60,8 @@ def not_source(folder: str, names: list[str]) -> set[str]:
 
 
 def quietly(*command: str | Path, cwd: Path) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -136,12 +144,16 @@ def test_the_four_folders_are_no_top_level_names_of_the_environment(installed: I
 
 
 def requirement_name(requirement: str) -> str:
-    return re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def declared_requirements() -> list[str]:
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    return [each for group in (PROJECT["project"]["dependencies"], *extras) for each in group]
 
 
 def declared() -> set[str]:
-    extras = PROJECT["project"]["optional-dependencies"].values()
-    return {requirement_name(r) for group in (PROJECT["project"]["dependencies"], *extras) for r in group}
+    return {requirement_name(each) for each in declared_requirements()}
 
 
 def test_every_imported_library_is_declared() -> None:
@@ -150,10 +162,58 @@ def test_every_imported_library_is_declared() -> None:
     assert not imported - known
 
 
-def test_every_declared_library_is_pinned_for_development() -> None:
+def pins() -> set[str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {requirement_name(line) for line in lines if "==" in line}
-    assert declared() <= pinned
+    return {requirement_name(line) for line in lines if "==" in line}
+
+
+def requirements_of(library: str, extras: Iterable[str]) -> Iterator[Requirement]:
+    """What an installed library asks for, on any Python that we support."""
+    environments = [
+        {"extra": extra, "python_version": python, "python_full_version": f"{python}.0"}
+        for extra in ("", *extras)
+        for python in PYTHONS
+    ]
+    for text in metadata.requires(library) or ():
+        wanted = Requirement(text)
+        if wanted.marker is None or any(wanted.marker.evaluate(each) for each in environments):
+            yield wanted
+
+
+def needed(roots: Iterable[Requirement]) -> set[str]:
+    """The libraries that the roots need, directly or through others, themselves included."""
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in found and not wanted.extras:
+            continue
+        found.add(name)
+        with suppress(metadata.PackageNotFoundError):  # another Python's, or the other build of torch
+            waiting += requirements_of(name, wanted.extras)
+    return found
+
+
+def superfluous(pinned: set[str], roots: Iterable[Requirement]) -> set[str]:
+    return pinned - needed(roots)
+
+
+def test_every_library_that_is_declared_or_comes_with_one_is_pinned() -> None:
+    comes = needed(map(Requirement, declared_requirements()))
+    assert not {name for name in comes - pins() if not name.startswith(OF_THE_CUDA_BUILD)}
+
+
+def test_every_pin_is_needed_by_something_declared() -> None:
+    assert not superfluous(pins(), map(Requirement, declared_requirements()))
+
+
+def test_a_pin_that_nothing_needs_is_found() -> None:
+    assert superfluous({"rich", "pygments", "matplotlib"}, [Requirement("rich>=13")]) == {"matplotlib"}
+
+
+def test_the_pins_name_registries_versions_and_never_addresses() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert "torch==2.13.0" in lines
     assert not [line for line in lines if "://" in line]
 
