@@ -28,18 +28,11 @@ from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import (
-    Event,
-    LocalResult,
-    Model,
-    RoundFailed,
-    Send,
-    TrainingRequested,
-    WorkRequested,
-)
+from veilsum.protocol.machines.events import Event, RoundFailed, Send, TrainingRequested, WorkRequested
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.perturbation.contract import ClientPerturbation, ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes

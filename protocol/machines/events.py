@@ -11,15 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veilsum.protocol.errors import AbortReason, ProtocolError
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.wire.messages import Message
-
-Model: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -35,15 +31,6 @@ class WorkRequested:
     job: Callable[[], Any]
     then: Callable[[Any, float], list[Event]]
     failed: Callable[[ProtocolError, float], list[Event]]
-
-
-@dataclass(frozen=True)
-class LocalResult:
-    """What local training gives the protocol: one vector and how many samples stand behind it."""
-
-    payload: Model
-    samples: int
-    loss: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from veilsum.protocol.errors import ProtocolError
-from veilsum.protocol.machines.events import Event, LocalResult, Model, TrainingRequested
+from veilsum.protocol.machines.events import Event, TrainingRequested
+from veilsum.protocol.numbers.model import LocalResult, Model
 
 Which: TypeAlias = tuple[int, bytes]
 """The round, and the hash of the model it starts from."""

@@ -40,7 +40,6 @@ from veilsum.protocol.machines.early_messages import EarlyMessages
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
-    Model,
     ModelTaken,
     RoundCommitted,
     RunFailed,
@@ -67,6 +66,7 @@ from veilsum.protocol.machines.session import (
     require_no_model,
 )
 from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.perturbation.contract import ClientPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp

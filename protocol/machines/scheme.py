@@ -23,8 +23,8 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Message
 
 

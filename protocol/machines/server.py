@@ -28,7 +28,6 @@ from veilsum.protocol.machines.attempt import (
 )
 from veilsum.protocol.machines.events import (
     Event,
-    Model,
     PhaseEntered,
     RoundCommitted,
     RoundFailed,
@@ -56,6 +55,7 @@ from veilsum.protocol.machines.session import (
     hash_model,
 )
 from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.perturbation.contract import ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.wire.messages import Message, Stamp

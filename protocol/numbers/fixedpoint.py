@@ -182,7 +182,7 @@ def _largest_value(clip: float) -> float:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EncodingPlan:
     """What the planner found; `encoding` is what a run uses."""
 
     encoding: FixedPoint
@@ -196,7 +196,7 @@ class Plan:
         return math.log2(encoding.ring.signed_limit / largest)
 
 
-def plan(parties: int, max_weight: int, clip: float, bits: int) -> Plan:
+def plan(parties: int, max_weight: int, clip: float, bits: int) -> EncodingPlan:
     """The most fractional bits that fit, at most 40; an impossible request says which number to change."""
     problems = list(_range_problems(parties, max_weight, clip))
     if bits not in RING_BITS:
@@ -208,7 +208,7 @@ def plan(parties: int, max_weight: int, clip: float, bits: int) -> Plan:
     used = min(planned, MAX_FRACTIONAL_BITS)
     if used < bits_of_one_sample(max_weight):
         raise ParameterError([_impossible(ring, parties, max_weight, clip, used)])
-    return Plan(FixedPoint(ring, used, clip, parties, max_weight), planned)
+    return EncodingPlan(FixedPoint(ring, used, clip, parties, max_weight), planned)
 
 
 def _impossible(ring: Ring, parties: int, max_weight: int, clip: float, available: int) -> str:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.machines.events import LocalResult, Model
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Length, MaxLength, Tensor, record
 
@@ -88,7 +88,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredMean:
     """The mean of the true payloads, the true training loss, and how well conditioned the recovery was."""
 
     mean: Reals = field(repr=False)
@@ -111,7 +111,7 @@ class Perturbation(Protocol):
 
     def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
 
-    def recover(self, terms: Reals) -> Recovered:
+    def recover(self, terms: Reals) -> RecoveredMean:
         """Raises `PrecisionLost` when nothing but rounding would come out."""
 
 

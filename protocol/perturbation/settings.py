@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from veilsum.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veilsum.protocol.perturbation.tracing.plan import Plan
+    from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 Mode = Literal["scale+offset", "scale"]
 Loss = Literal["mse", "ce"]
@@ -62,7 +62,7 @@ class PerturbationSettings:
         """Enough for masked sums in Z_2^64: rounding is multiplied by up to gamma squared in recovery."""
         return 40 if self.has_offset and self.gamma >= 10 else 32
 
-    def require_fits(self, plan: Plan) -> None:
+    def require_fits(self, plan: PerturbationPlan) -> None:
         """Check what depends on the model."""
         if problems := list(self._model_problems(plan)):
             raise ParameterError(problems)
@@ -122,7 +122,7 @@ class PerturbationSettings:
         if self.groups < 1:
             yield f"groups must be at least 1, not {self.groups}"
 
-    def _model_problems(self, plan: Plan) -> Iterator[str]:
+    def _model_problems(self, plan: PerturbationPlan) -> Iterator[str]:
         if not self.has_offset:
             return
         if self.groups > plan.head.outputs:

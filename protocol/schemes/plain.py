@@ -28,11 +28,12 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.machines.events import Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.scheme import Scheme, register
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.numbers.averaging import weighted_mean
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 
 

@@ -33,8 +33,9 @@ from veilsum.protocol.machines.attempt import (
     handles,
     require_from_server,
 )
-from veilsum.protocol.machines.events import Event, LocalResult, Send, Warned, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, Trigger
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.randomness import require_random
 from veilsum.protocol.secure_sum.shares import DeliveredShares, SealedShares, ShareKeeper, ShareKind

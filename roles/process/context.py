@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
 from veilsum.roles.federation.private_files import PrivateFileError

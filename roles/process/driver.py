@@ -27,14 +27,8 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import (
-    Event,
-    LocalResult,
-    RunFailed,
-    RunFinished,
-    TrainingRequested,
-    WorkRequested,
-)
+from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, TrainingRequested, WorkRequested
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Envelope, encode_envelope
 from veilsum.protocol.wire.messages import Message
 from veilsum.protocol.wire.replay import Duplicate

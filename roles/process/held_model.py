@@ -6,7 +6,7 @@ from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.process.checkpoint import StateFolder
 from veilsum.roles.process.context import state_folder

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
-    Model,
     ModelTaken,
     PhaseEntered,
     RoundCommitted,
     RunFinished,
 )
 from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.numbers.model import Model
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import apply_update
 
 if TYPE_CHECKING:

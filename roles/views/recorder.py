@@ -20,8 +20,9 @@ from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import Event, Model, RoundCommitted
+from veilsum.protocol.machines.events import Event, RoundCommitted
 from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.roles.learning.contract import Learner, LocalUpdate

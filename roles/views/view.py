@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets
 from veilsum.protocol.wire.codec import encode_message

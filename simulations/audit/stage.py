@@ -13,7 +13,7 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask

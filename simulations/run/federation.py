@@ -15,10 +15,10 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.server import ServerMachine
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.defences.parse import parse_defence

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from veilsum.protocol.agreed.parameters import Schedule
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Event, Model, RoundCommitted, RoundFailed, SessionBegan, Warned
+from veilsum.protocol.machines.events import Event, RoundCommitted, RoundFailed, SessionBegan, Warned
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import add_into
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.wire.messages import Message

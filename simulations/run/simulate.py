@@ -13,10 +13,11 @@ import numpy as np
 
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Event, Model, RoundCommitted, RunFailed
+from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message, Stamp

@@ -16,14 +16,8 @@ from typing import Protocol
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import (
-    Event,
-    LocalResult,
-    RunFailed,
-    RunFinished,
-    TrainingRequested,
-    WorkRequested,
-)
+from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, TrainingRequested, WorkRequested
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Body, Envelope, decode_envelope, encode_envelope, join
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.protocol.wire.replay import Duplicate

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Event, Model, RoundCommitted
+from veilsum.protocol.machines.events import Event, RoundCommitted
 from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.roles.learning.contract import LocalUpdate

@@ -23,8 +23,8 @@ from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
-from veilsum.protocol.machines.events import LocalResult, Model
 from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.run.keypool import simulation_rsa_key

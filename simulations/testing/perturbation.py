@@ -14,14 +14,14 @@ import numpy as np
 
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import LocalResult, Model
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.perturbation.contract import (
     Asked,
     ExchangeReply,
     ExchangeRequest,
     PublicPart,
     Reals,
-    Recovered,
+    RecoveredMean,
     require_numbers,
 )
 from veilsum.protocol.randomness import RandomBytes, require_random
@@ -83,8 +83,8 @@ class TablePerturbation:
     def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
         return ExchangeReply(question.key_id, question.values * SECRET, question.alpha, question.alpha)
 
-    def recover(self, terms: Reals) -> Recovered:
-        return Recovered(terms[: self.dimension], 1.0, 1.0)
+    def recover(self, terms: Reals) -> RecoveredMean:
+        return RecoveredMean(terms[: self.dimension], 1.0, 1.0)
 
 
 @dataclass(frozen=True)

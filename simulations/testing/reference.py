@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import LocalResult, RoundCommitted
+from veilsum.protocol.machines.events import RoundCommitted
+from veilsum.protocol.numbers.model import LocalResult
 
 
 @dataclass

@@ -25,8 +25,6 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
-    LocalResult,
-    Model,
     ModelTaken,
     PhaseEntered,
     RoundCommitted,
@@ -38,6 +36,7 @@ from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.phases import ParticipantPhase, ServerPhase
 from veilsum.protocol.machines.server import ServerMachine
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.simulations.testing.federation import Federation, found_federation
 from veilsum.simulations.testing.perturbation import TableLearner

@@ -25,10 +25,11 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.machines.events import Event, LocalResult, Model, Send, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
 from veilsum.protocol.machines.session import RoundClosed, hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key
 from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message

@@ -30,7 +30,7 @@ class Cotangent:
         return self.direction if self.weights is None else self.weights[:, None] * self.direction
 
 
-class Body(Protocol):
+class ReversibleBody(Protocol):
     """A forward pass through everything before the last layer, ready to be reversed."""
 
     features: Tensor

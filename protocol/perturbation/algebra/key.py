@@ -24,7 +24,7 @@ from veilsum.protocol.perturbation.algebra.layout import is_finite
 from veilsum.protocol.perturbation.algebra.public import KEY_ID_BYTES, PublicPerturbation
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.settings import PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.randomness import RandomBytes
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ class PerturbationKey:
     The last three belong to the cross-entropy exchange.
     """
 
-    plan: Plan
+    plan: PerturbationPlan
     settings: PerturbationSettings
     public: PublicPerturbation
     scale: Reals
@@ -79,7 +79,7 @@ class PerturbationKey:
         }
 
 
-def new_key(plan: Plan, settings: PerturbationSettings, random: RandomBytes) -> PerturbationKey:
+def new_key(plan: PerturbationPlan, settings: PerturbationSettings, random: RandomBytes) -> PerturbationKey:
     """Draw the noise of one round."""
     settings.require_fits(plan)
     stream = UniformStream(random)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.numbers import averaging
 from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 Vector = NDArray[np.floating[Any]]
 
@@ -57,7 +57,7 @@ class Terms:
     vectors: Mapping[str, Vector]
 
 
-def term_sizes(plan: Plan, public: PublicPerturbation) -> dict[str, int]:
+def term_sizes(plan: PerturbationPlan, public: PublicPerturbation) -> dict[str, int]:
     """Name and length of every term, in upload order."""
     body, head = plan.body_size, plan.head
     sizes = {GRADIENT: plan.size + 1}
@@ -74,7 +74,7 @@ def term_sizes(plan: Plan, public: PublicPerturbation) -> dict[str, int]:
     return sizes
 
 
-def require_terms(plan: Plan, public: PublicPerturbation, terms: Terms) -> None:
+def require_terms(plan: PerturbationPlan, public: PublicPerturbation, terms: Terms) -> None:
     """Refuse an upload for another key or partition, of wrong shape, or with values that are not finite."""
     if terms.key_id != public.key_id:
         raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")

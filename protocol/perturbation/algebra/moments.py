@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.perturbation.draws import Reals
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 RunningNormModule = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
@@ -44,7 +44,7 @@ class MomentRecorder:
 
 
 @contextmanager
-def recorded_moments(plan: Plan, module: nn.Module) -> Iterator[MomentRecorder]:
+def recorded_moments(plan: PerturbationPlan, module: nn.Module) -> Iterator[MomentRecorder]:
     """Run one forward pass inside; the module's own running statistics are left as they were.
 
     With momentum one, running statistics are those of the batch, at no extra cost.
@@ -69,7 +69,9 @@ def recorded_moments(plan: Plan, module: nn.Module) -> Iterator[MomentRecorder]:
                 setattr(norm, name, value)
 
 
-def pooled_statistics(plan: Plan, moments: Reals, state: Mapping[str, ArrayLike]) -> dict[str, Reals]:
+def pooled_statistics(
+    plan: PerturbationPlan, moments: Reals, state: Mapping[str, ArrayLike]
+) -> dict[str, Reals]:
     """The new running buffers, by name, from pooled moments and the current buffers in `state`."""
     updated: dict[str, Reals] = {}
     position = 0

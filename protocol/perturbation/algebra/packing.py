@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.algebra import layout
 from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 
 class TermBuffers:
     """Every byte is written exactly once, so nothing is copied when the terms are uploaded."""
 
-    def __init__(self, plan: Plan, public: PublicPerturbation, like: Tensor) -> None:
+    def __init__(self, plan: PerturbationPlan, public: PublicPerturbation, like: Tensor) -> None:
         self._plan = plan
         sizes = layout.term_sizes(plan, public)
         self._flat = {name: like.new_empty(size) for name, size in sizes.items()}
@@ -54,7 +54,7 @@ class TermBuffers:
         return {name: flat.cpu().numpy() for name, flat in self._flat.items()}
 
 
-def load_parameters(plan: Plan, module: nn.Module, flat: NDArray[np.floating[Any]]) -> None:
+def load_parameters(plan: PerturbationPlan, module: nn.Module, flat: NDArray[np.floating[Any]]) -> None:
     """Copy a flat vector into a module, in the module's own precision."""
     if flat.shape != (plan.size,):
         raise EncodingError(f"the model has {plan.size} parameters, the vector {flat.shape}")

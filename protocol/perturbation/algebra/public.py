@@ -16,7 +16,7 @@ from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 KEY_ID_BYTES = 16
 
@@ -54,7 +54,7 @@ class PublicPerturbation:
         members = self.partition[None, :] == np.arange(self.groups)[:, None]
         return np.where(members, self.directions[None, :], 0.0)
 
-    def require_fits(self, plan: Plan) -> None:
+    def require_fits(self, plan: PerturbationPlan) -> None:
         """A client's check of what the server sent, against its own model."""
         if self.plan_digest != plan.digest:
             raise Rejection(AbortReason.WRONG_MODEL, "the noise was drawn for another architecture")

@@ -45,7 +45,7 @@ from veilsum.protocol.perturbation.settings import CONDITION_LIMIT, UNIT_ROUNDOF
 
 
 @dataclass(frozen=True, eq=False)
-class Recovered:
+class RecoveredGradient:
     """The true gradient in the order of the parameters, the true loss, and how well conditioned they are."""
 
     gradient: Reals
@@ -57,7 +57,7 @@ class Recovered:
 
 def recover(
     key: PerturbationKey, aggregate: Mapping[str, Vector], destination: Reals | None = None
-) -> Recovered:
+) -> RecoveredGradient:
     """Undo the noise of one round. Raises `PrecisionLost` when nothing but rounding would come out.
 
     The gradient is written to `destination`, if that is given.
@@ -78,7 +78,7 @@ def recover(
             f"condition number {condition:.3g} is above {CONDITION_LIMIT:g}: the gradient has lost "
             f"{math.log10(condition):.0f} digits; gamma is lowered next round"
         )
-    return Recovered(gradient, _loss(key, aggregate), condition, _moments(aggregate), warning)
+    return RecoveredGradient(gradient, _loss(key, aggregate), condition, _moments(aggregate), warning)
 
 
 def _body_coefficients(key: PerturbationKey) -> Iterator[tuple[float, str]]:

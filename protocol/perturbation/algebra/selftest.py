@@ -22,13 +22,13 @@ from veilsum.protocol.perturbation.algebra.terms import Forward, run_forward, sq
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, UnsupportedModel, first_line
 from veilsum.protocol.perturbation.settings import PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 TOLERANCE = 1e-8
 _SAMPLES = 3
 
 
-def run_self_test(plan: Plan) -> float:
+def run_self_test(plan: PerturbationPlan) -> float:
     """The larger of the relative errors of outputs and gradient; raises `UnsupportedModel` above 1e-8."""
     try:
         error = _compare(plan)
@@ -47,7 +47,7 @@ def run_self_test(plan: Plan) -> float:
     return error
 
 
-def _compare(plan: Plan) -> float:
+def _compare(plan: PerturbationPlan) -> float:
     stream = UniformStream(
         lambda count: hashlib.shake_256(domain_tag("perturbation-self-test")).digest(count)
     )
@@ -71,7 +71,7 @@ def _compare(plan: Plan) -> float:
     return max(error, float(np.linalg.norm(found - expected)) / max(float(np.linalg.norm(expected)), 1e-300))
 
 
-def _disturbed(plan: Plan, module: nn.Module, stream: UniformStream) -> Reals:
+def _disturbed(plan: PerturbationPlan, module: nn.Module, stream: UniformStream) -> Reals:
     """The model's own parameters, moved a little: zeros of an initialisation would hide mistakes."""
     own = _flat(list(module.parameters()))
     return own + stream.uniform(-0.1, 0.1, plan.size)

@@ -25,9 +25,9 @@ from veilsum.protocol.errors import EncodingError, LocalProtocolError
 from veilsum.protocol.perturbation.algebra import layout
 from veilsum.protocol.perturbation.algebra.backward import (
     AutogradBody,
-    Body,
     Cotangent,
     DenseChainBody,
+    ReversibleBody,
     detached,
 )
 from veilsum.protocol.perturbation.algebra.exchange import ClientExchange, SurrogateSoftmax, ask
@@ -37,7 +37,7 @@ from veilsum.protocol.perturbation.algebra.moments import recorded_moments
 from veilsum.protocol.perturbation.algebra.packing import TermBuffers
 from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, first_line
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.randomness import RandomBytes
 
 
@@ -45,9 +45,9 @@ from veilsum.protocol.randomness import RandomBytes
 class Forward:
     """One forward pass on the perturbed model, kept for the backward passes."""
 
-    plan: Plan
+    plan: PerturbationPlan
     public: PublicPerturbation
-    body: Body
+    body: ReversibleBody
     outputs: Tensor
     weight: Tensor
     moments: Tensor | None
@@ -68,7 +68,9 @@ class Forward:
         return TermBuffers(self.plan, self.public, self.outputs)
 
 
-def run_forward(plan: Plan, module: nn.Module, public: PublicPerturbation, inputs: Tensor) -> Forward:
+def run_forward(
+    plan: PerturbationPlan, module: nn.Module, public: PublicPerturbation, inputs: Tensor
+) -> Forward:
     """Run the model, whose parameters are the perturbed ones, on one batch."""
     public.require_fits(plan)
     if inputs.shape[0] == 0:
@@ -102,7 +104,7 @@ def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
 
 
 def client_terms(
-    plan: Plan, module: nn.Module, public: PublicPerturbation, inputs: Tensor, targets: Tensor
+    plan: PerturbationPlan, module: nn.Module, public: PublicPerturbation, inputs: Tensor, targets: Tensor
 ) -> Terms:
     """All terms of one batch, where no exchange is needed: noise `scale`, or the squared error."""
     if public.has_offset and public.loss == "ce":
@@ -177,15 +179,15 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
 
 def _run_chain(
     names: Sequence[str], module: nn.Module, inputs: Tensor, head: nn.Linear
-) -> tuple[Body, Tensor, None]:
+) -> tuple[ReversibleBody, Tensor, None]:
     layers = [module.get_submodule(name) for name in names]
     body = DenseChainBody([layer for layer in layers if isinstance(layer, nn.Linear)], inputs)
     return body, nn.functional.linear(body.features, *detached(head)), None
 
 
 def _run_module(
-    plan: Plan, module: nn.Module, inputs: Tensor, head: nn.Linear
-) -> tuple[Body, Tensor, Tensor | None]:
+    plan: PerturbationPlan, module: nn.Module, inputs: Tensor, head: nn.Linear
+) -> tuple[ReversibleBody, Tensor, Tensor | None]:
     captured: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, arguments: captured.append(arguments[0]))
     try:

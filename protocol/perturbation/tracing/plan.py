@@ -97,7 +97,7 @@ class ParameterStatus:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class PerturbationPlan:
     """A model that can be perturbed. The server needs nothing else; clients trace their own copy.
 
     `dense_chain` names the layers of a body that is nothing but linear layers, each followed by ReLU;
@@ -180,13 +180,6 @@ class Plan:
         """Equal for parties whose models have the same parameters, in the same order, with the same head."""
         text = repr(([(p.name, p.shape) for p in self.parameters], self.head, self.norms))
         return hashlib.sha256(length_prefixed(domain_tag("perturbation-plan"), text.encode())).digest()
-
-    def self_test(self) -> float:
-        """Compare with the true model in float64; returns the relative error, raises if it is large."""
-        # The self-test runs the whole scheme, which is built on this file.
-        from veilsum.protocol.perturbation.algebra.selftest import run_self_test
-
-        return run_self_test(self)
 
     def _placed(self) -> Iterator[tuple[ParameterFactors, slice]]:
         return zip(self.parameters, self.slices.values(), strict=True)

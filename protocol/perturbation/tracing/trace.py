@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import Node, map_arg
 
+from veilsum.protocol.perturbation.algebra.selftest import run_self_test
 from veilsum.protocol.perturbation.errors import (
     FAILURES_OF_MODELS,
     UnprotectedLayer,
@@ -25,7 +26,7 @@ from veilsum.protocol.perturbation.errors import (
     first_line,
 )
 from veilsum.protocol.perturbation.tracing.chains import find_dense_chain, takes_channels_last
-from veilsum.protocol.perturbation.tracing.plan import Head, Plan
+from veilsum.protocol.perturbation.tracing.plan import Head, PerturbationPlan
 from veilsum.protocol.perturbation.tracing.refusals import refusal_for
 from veilsum.protocol.perturbation.tracing.rules import (
     FUNCTION_RULES,
@@ -40,7 +41,7 @@ from veilsum.protocol.perturbation.tracing.steps import Ledger, Step, Tracked, o
 Barrier = Literal["refuse", "unit"]
 
 
-def trace(model: nn.Module, example: Tensor, *, barrier: Barrier = "refuse") -> Plan:
+def trace(model: nn.Module, example: Tensor, *, barrier: Barrier = "refuse") -> PerturbationPlan:
     """Plan the perturbation of a model from one batch of inputs, whose values do not matter.
 
     Raises `UnsupportedModel` with the node and the reason. The model itself is neither changed nor copied.
@@ -56,13 +57,13 @@ def trace(model: nn.Module, example: Tensor, *, barrier: Barrier = "refuse") -> 
     with torch.no_grad():
         walk.run(like.new_zeros(2, *example.shape[1:]))
     plan = _plan_from(model, example, walk.ledger, graph, head_node)
-    plan.self_test()
+    run_self_test(plan)
     return plan
 
 
 def _plan_from(
     model: nn.Module, example: Tensor, ledger: Ledger, graph: fx.GraphModule, head_node: Node
-) -> Plan:
+) -> PerturbationPlan:
     head_name = str(head_node.target)
     names = [name for name, _ in model.named_parameters()]
     for name in names:
@@ -70,7 +71,7 @@ def _plan_from(
             raise UnsupportedModel(name, "this parameter is never used by a supported layer; leave it out")
     head = model.get_submodule(head_name)
     assert isinstance(head, nn.Linear)
-    return Plan(
+    return PerturbationPlan(
         parameters=tuple(ledger.parameters[name] for name in names),
         table=ledger.space.solve(),
         head=Head(head_name, head.out_features, head.in_features, head.bias is not None),

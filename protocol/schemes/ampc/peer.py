@@ -23,9 +23,10 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.machines.events import Event, Model, Send, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import TransitionTable, Trigger
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.decomposition import (

@@ -34,9 +34,10 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.machines.events import Event, Model, Send
+from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import require_random
 from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, keyed_model_hash
 from veilsum.protocol.schemes.ampc.messages import (

@@ -14,9 +14,10 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Committed, ServerContext, handles, require_absent
-from veilsum.protocol.machines.events import Event, Model, Send, Warned
+from veilsum.protocol.machines.events import Event, Send, Warned
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import TransitionTable, Trigger
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,

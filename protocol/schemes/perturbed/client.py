@@ -12,9 +12,10 @@ from veilsum.protocol.machines.attempt import (
     outcome_of,
     require_from_server,
 )
-from veilsum.protocol.machines.events import Event, LocalResult, Send
+from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, PerturbedTerms, SoftmaxReply
 

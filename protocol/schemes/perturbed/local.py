@@ -5,7 +5,8 @@ from __future__ import annotations
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.attempt import ParticipantContext, Trained
-from veilsum.protocol.machines.events import Event, LocalResult, Send, TrainingRequested, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, TrainingRequested, WorkRequested
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.perturbation.contract import Asked, ClientPerturbation, ExchangeReply, PublicPart
 from veilsum.protocol.schemes.perturbed.messages import SoftmaxRequest
 

@@ -19,11 +19,12 @@ from veilsum.protocol.machines.attempt import (
     handles,
     require_absent,
 )
-from veilsum.protocol.machines.events import Event, Model, Warned, WorkRequested
+from veilsum.protocol.machines.events import Event, Warned, WorkRequested
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
-from veilsum.protocol.perturbation.contract import Recovered, require_numbers
+from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.perturbation.contract import RecoveredMean, require_numbers
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
 
@@ -42,7 +43,7 @@ _P = PerturbedServerPhase
 class Stepped:
     model: Model = field(repr=False)
     model_hash: bytes
-    recovered: Recovered
+    recovered: RecoveredMean
 
 
 class PerturbedServer(AttemptMachine):

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
-from veilsum.protocol.machines.events import LocalResult, Model
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.perturbation.algebra.exchange import ClientExchange, ReplyArrays, conclude
 from veilsum.protocol.perturbation.algebra.key import new_key
 from veilsum.protocol.perturbation.algebra.layout import Terms, term_sizes
@@ -42,7 +42,7 @@ from veilsum.protocol.perturbation.algebra.terms import (
 from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, ExchangeRequest, PublicPart
 from veilsum.protocol.perturbation.errors import UnprotectedLayer
 from veilsum.protocol.perturbation.settings import Exchange, Loss, Mode, PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import Barrier, trace
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.options import read_settings
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 class TracedTask:
     """What all parties of a federation know about its noise: the traced model and the agreed settings."""
 
-    plan: Plan
+    plan: PerturbationPlan
     settings: PerturbationSettings
 
     @property
@@ -110,7 +110,7 @@ def trace_task(config: FederationConfig, task: Task | VectorsTask) -> TracedTask
     return TracedTask(plan, settings)
 
 
-def _require_same_loss(task: Task, plan: Plan, settings: PerturbationSettings) -> None:
+def _require_same_loss(task: Task, plan: PerturbationPlan, settings: PerturbationSettings) -> None:
     """Recovery expands one of two losses; a task that trains another would silently train on the wrong gradient."""
     few = np.arange(min(4, len(task.train)))
     _, targets = Feed(task.train, torch.device("cpu")).batch(few)
@@ -126,7 +126,7 @@ def _require_same_loss(task: Task, plan: Plan, settings: PerturbationSettings) -
         )
 
 
-def trace_model(task: Task, seed: int, barrier: Barrier = "refuse") -> Plan:
+def trace_model(task: Task, seed: int, barrier: Barrier = "refuse") -> PerturbationPlan:
     """The plan of a task's network, which passes its self-test here."""
     with deterministic(derive_seed(seed, "model"), torch.device("cpu")):
         module = task.build_model()

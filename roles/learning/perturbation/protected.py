@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.perturbation.algebra.key import new_key
 from veilsum.protocol.perturbation.contract import Reals
 from veilsum.protocol.perturbation.settings import PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import Barrier
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learning.contract import FloatVector
@@ -29,7 +29,7 @@ from veilsum.roles.learning.training.loop import Feed
 from veilsum.roles.learning.training.vectorize import load_vector
 
 
-def protected_model(plan: Plan, model: Model, random: RandomBytes) -> Model:
+def protected_model(plan: PerturbationPlan, model: Model, random: RandomBytes) -> Model:
     """A model that predicts what the given one does, under factors of its own."""
     key = new_key(plan, PerturbationSettings(mode="scale"), random)
     return with_parameters(model, key.encrypt(parameters_of(plan, model), inference=True))
@@ -44,7 +44,7 @@ def protect_for_task(
     return protected_model(trace_model(task, seed, barrier), model, random)
 
 
-def parameters_of(plan: Plan, model: Model) -> Reals:
+def parameters_of(plan: PerturbationPlan, model: Model) -> Reals:
     """The part of a vector that carries factors: buffers come behind it."""
     return model[: plan.size].astype(np.float64)
 

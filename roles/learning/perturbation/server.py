@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.perturbation.algebra.exchange import RequestArrays, answer
 from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.moments import pooled_statistics
@@ -19,7 +19,7 @@ from veilsum.protocol.perturbation.contract import (
     ExchangeRequest,
     PublicPart,
     Reals,
-    Recovered,
+    RecoveredMean,
     require_numbers,
 )
 from veilsum.protocol.perturbation.settings import PerturbationSettings
@@ -117,14 +117,14 @@ class TaskPerturbation:
         parts = (np.ascontiguousarray(part.reshape(-1)) for part in (reply.first, reply.second, reply.third))
         return ExchangeReply(reply.key_id, *parts)
 
-    def recover(self, terms: Reals) -> Recovered:
+    def recover(self, terms: Reals) -> RecoveredMean:
         ends = np.cumsum(list(self._noise.terms.values()))[:-1]
         aggregate = dict(zip(self._noise.terms, np.split(terms, ends), strict=True))
         mean = np.zeros(len(self._true))
         found = recover(self._key, aggregate, mean[: self._noise.plan.size])
         if found.moments is not None:
             self._pool(mean, found.moments)
-        return Recovered(mean, found.loss, found.condition, found.warning)
+        return RecoveredMean(mean, found.loss, found.condition, found.warning)
 
     def _pool(self, mean: Reals, moments: Reals) -> None:
         """Write buffers as a gradient does: (old - new) / learning rate."""

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.errors import Rejection
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import Farewell, RoundOpened
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms

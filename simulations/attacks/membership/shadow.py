@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.training.vectorize import to_vector

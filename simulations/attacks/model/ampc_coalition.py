@@ -14,8 +14,8 @@ import numpy as np
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, add_biases_back
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update

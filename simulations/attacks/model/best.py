@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from veilsum.protocol.errors import ProtocolError, Rejection
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import Farewell, RoundOpened
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View

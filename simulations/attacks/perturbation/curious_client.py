@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import RoundOpened
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.perturbed.messages import SoftmaxReply, SoftmaxRequest
 from veilsum.roles.learning.task import Array
 from veilsum.roles.views.view import PublicFacts, View

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.task import Task
 from veilsum.simulations.attacks.gradient.generative import generative

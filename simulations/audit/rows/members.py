@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Samples

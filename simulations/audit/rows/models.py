@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.attacks.metrics import model_distance, success_rate
 from veilsum.simulations.attacks.model.best import best_model

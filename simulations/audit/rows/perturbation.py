@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import RoundOpened
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.task import Array, Task
 from veilsum.roles.learning.training.compare import train_central

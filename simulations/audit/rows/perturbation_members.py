@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import Farewell
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Samples

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import RoundOpened
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed, generator

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from veilsum.protocol.machines.events import Model
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.views.view import OwnUpdate
 from veilsum.simulations.attacks.membership.membership import Exposed
 from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys

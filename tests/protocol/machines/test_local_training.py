@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
-from veilsum.protocol.machines.events import Event, LocalResult, TrainingRequested, Warned
+from veilsum.protocol.machines.events import Event, TrainingRequested, Warned
 from veilsum.protocol.machines.local_training import LocalTraining
+from veilsum.protocol.numbers.model import LocalResult
 
 MODEL = np.zeros(3, dtype=np.float32)
 RESULT = LocalResult(np.ones(3, dtype=np.float32), 7)

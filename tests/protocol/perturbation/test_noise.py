@@ -21,7 +21,7 @@ from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.algebra.terms import client_terms
 from veilsum.protocol.perturbation.errors import PrecisionLost
 from veilsum.protocol.perturbation.settings import CONDITION_BAND, PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
 
@@ -44,7 +44,7 @@ def model() -> nn.Module:
 
 
 @pytest.fixture(scope="module")
-def plan(model: nn.Module) -> Plan:
+def plan(model: nn.Module) -> PerturbationPlan:
     return trace(model, torch.zeros(1, 1, 6, 6))
 
 
@@ -71,7 +71,9 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
     ],
     ids=str,
 )
-def test_settings_that_cannot_work_are_refused_with_the_remedy(plan: Plan, options, words: str) -> None:
+def test_settings_that_cannot_work_are_refused_with_the_remedy(
+    plan: PerturbationPlan, options, words: str
+) -> None:
     with pytest.raises(ParameterError, match=words):
         new_key(plan, PerturbationSettings(**options), SeededEntropy(1))
 
@@ -82,7 +84,7 @@ def test_cross_entropy_with_one_output_is_refused() -> None:
         new_key(single, PerturbationSettings(loss="ce"), SeededEntropy(1))
 
 
-def test_keys_are_fresh_and_follow_the_entropy_alone(plan: Plan) -> None:
+def test_keys_are_fresh_and_follow_the_entropy_alone(plan: PerturbationPlan) -> None:
     first, second, again = (new_key(plan, PerturbationSettings(), SeededEntropy(seed)) for seed in (1, 2, 1))
     assert first.public.key_id != second.public.key_id
     assert not np.isclose(first.scale, second.scale)[first.scale != 1].any()
@@ -90,12 +92,12 @@ def test_keys_are_fresh_and_follow_the_entropy_alone(plan: Plan) -> None:
     assert first.public.digest == again.public.digest != second.public.digest
 
 
-def test_a_source_that_returns_too_little_is_refused(plan: Plan) -> None:
+def test_a_source_that_returns_too_little_is_refused(plan: PerturbationPlan) -> None:
     with pytest.raises(LocalProtocolError, match="randomness source"):
         new_key(plan, PerturbationSettings(), lambda n: bytes(n - 1))
 
 
-def test_secrets_do_not_show_in_the_representation_of_a_key(plan: Plan) -> None:
+def test_secrets_do_not_show_in_the_representation_of_a_key(plan: PerturbationPlan) -> None:
     key = new_key(plan, PerturbationSettings(groups=2), os.urandom)
     shown = repr(key)
     assert "not shown" in shown
@@ -114,7 +116,7 @@ def test_partitions_cover_all_groups_evenly_and_factors_keep_their_range(groups:
     assert len(set(np.abs(key.public.directions))) == 4
 
 
-def test_power_of_two_factors_round_nothing(model: nn.Module, plan: Plan, batch) -> None:
+def test_power_of_two_factors_round_nothing(model: nn.Module, plan: PerturbationPlan, batch) -> None:
     """With scaling alone and bit_exact factors the float32 gradient equals the plain one bit for bit."""
     inputs, targets = batch
     key = new_key(
@@ -133,7 +135,7 @@ def test_power_of_two_factors_round_nothing(model: nn.Module, plan: Plan, batch)
 
 
 def test_protected_inference_predicts_what_the_true_model_predicts(
-    model: nn.Module, plan: Plan, batch
+    model: nn.Module, plan: PerturbationPlan, batch
 ) -> None:
     """An export without offset has other weights and the same outputs; the state keeps its names and buffers."""
     inputs, _ = batch
@@ -148,7 +150,7 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
     assert not torch.allclose(protected[4].weight, true[4].weight)
 
 
-def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> None:
+def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: PerturbationPlan) -> None:
     key = new_key(plan, PerturbationSettings(), SeededEntropy(4))
     with pytest.raises(EncodingError, match=f"{plan.size} parameters"):
         key.encrypt(np.zeros(plan.size - 1))
@@ -162,7 +164,9 @@ def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: Plan) -> N
         plan.unflatten(np.zeros(3))
 
 
-def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(plan: Plan, batch) -> None:
+def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(
+    plan: PerturbationPlan, batch
+) -> None:
     """Where the true gradient vanishes beside the terms, the round ends and names a smaller gamma."""
     key = new_key(plan, PerturbationSettings(gamma=2.0), SeededEntropy(5))
     terms = dict(client_terms(plan, plan.model, key.public, *batch).vectors)
@@ -174,7 +178,7 @@ def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(plan:
     assert caught.value.condition > 1e7
 
 
-def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Plan, batch) -> None:
+def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: PerturbationPlan, batch) -> None:
     """From a gamma far too large the condition number is warned about, reaches its band and stays."""
     inputs, targets = batch
     noise, seen = PerturbationSettings(gamma=300.0), []
@@ -206,14 +210,16 @@ def test_each_kind_of_noise_names_its_leak_in_one_line(mode, loss) -> None:
     assert ("softmax" in leak) == (mode == "scale+offset" and loss == "ce")
 
 
-def test_a_client_refuses_noise_for_another_model(plan: Plan, batch) -> None:
+def test_a_client_refuses_noise_for_another_model(plan: PerturbationPlan, batch) -> None:
     key = new_key(SMALL, PerturbationSettings(), SeededEntropy(6))
     with pytest.raises(Rejection) as caught:
         client_terms(plan, plan.model, key.public, *batch)
     assert caught.value.reason is AbortReason.WRONG_MODEL
 
 
-def test_clients_refuse_empty_batches_infinite_inputs_and_targets_of_another_shape(plan: Plan, batch) -> None:
+def test_clients_refuse_empty_batches_infinite_inputs_and_targets_of_another_shape(
+    plan: PerturbationPlan, batch
+) -> None:
     inputs, targets = batch
     key = new_key(plan, PerturbationSettings(), SeededEntropy(7))
     with pytest.raises(LocalProtocolError, match="batch is empty"):

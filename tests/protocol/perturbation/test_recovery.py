@@ -23,7 +23,7 @@ from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
 from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, weighted_mean
 from veilsum.protocol.perturbation.algebra.losses import mean_loss, target_matrix
 from veilsum.protocol.perturbation.algebra.packing import load_parameters
-from veilsum.protocol.perturbation.algebra.recovery import Recovered, recover
+from veilsum.protocol.perturbation.algebra.recovery import RecoveredGradient, recover
 from veilsum.protocol.perturbation.algebra.terms import (
     client_terms,
     cross_entropy_terms,
@@ -31,7 +31,7 @@ from veilsum.protocol.perturbation.algebra.terms import (
     run_forward,
 )
 from veilsum.protocol.perturbation.settings import UNIT_ROUNDOFF, PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
 
@@ -167,7 +167,9 @@ def same_dropout() -> Iterator[None]:
         yield
 
 
-def upload(plan: Plan, module: nn.Module, key: PerturbationKey, inputs: Tensor, targets: Tensor) -> Terms:
+def upload(
+    plan: PerturbationPlan, module: nn.Module, key: PerturbationKey, inputs: Tensor, targets: Tensor
+) -> Terms:
     """One client's whole part, exchange included."""
     with same_dropout():
         if key.settings.loss == "mse" or not key.settings.has_offset:
@@ -178,7 +180,7 @@ def upload(plan: Plan, module: nn.Module, key: PerturbationKey, inputs: Tensor, 
         return cross_entropy_terms(forward, conclude(key.public, exchange, reply), targets)
 
 
-def federate(case: Case, dtype: torch.dtype) -> tuple[Plan, PerturbationKey, list[Terms]]:
+def federate(case: Case, dtype: torch.dtype) -> tuple[PerturbationPlan, PerturbationKey, list[Terms]]:
     model = case.build()
     plan = trace(model, torch.zeros(1, 2, 5, 5))
     precision = "float64" if dtype == torch.float64 else "float32"
@@ -227,7 +229,7 @@ def posed_gradient(case: Case) -> tuple[np.ndarray, float]:
     return gradient, loss
 
 
-def recovered(case: Case, dtype: torch.dtype) -> Recovered:
+def recovered(case: Case, dtype: torch.dtype) -> RecoveredGradient:
     _, key, uploads = federate(case, dtype)
     return recover(key, weighted_mean(uploads, [float(size) for size in case.sizes]))
 

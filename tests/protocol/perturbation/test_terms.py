@@ -26,24 +26,24 @@ from veilsum.protocol.perturbation.algebra.terms import (
     run_forward,
 )
 from veilsum.protocol.perturbation.settings import PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> PerturbationPlan:
     model = nn.Sequential(nn.Linear(3, 7), nn.ReLU(), nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 4))
     return trace(model, torch.zeros(1, 3))
 
 
 @pytest.fixture
-def key(plan: Plan) -> PerturbationKey:
+def key(plan: PerturbationPlan) -> PerturbationKey:
     return new_key(plan, PerturbationSettings(groups=2), SeededEntropy(1))
 
 
 @pytest.fixture
-def terms(plan: Plan, key: PerturbationKey) -> Terms:
+def terms(plan: PerturbationPlan, key: PerturbationKey) -> Terms:
     return client_terms(plan, plan.model, key.public, torch.ones(2, 3), torch.tensor([1, 3]))
 
 
@@ -76,7 +76,7 @@ WHOLE = BODY + 5 * 4 + 4
     ],
     ids=str,
 )
-def test_the_table_of_terms_is_the_stated_one(plan: Plan, options, sizes: dict[str, int]) -> None:
+def test_the_table_of_terms_is_the_stated_one(plan: PerturbationPlan, options, sizes: dict[str, int]) -> None:
     """Squared error has m + 2 terms, cross entropy 3m + 1, both with one short term for the head."""
     key = new_key(plan, PerturbationSettings(**options), SeededEntropy(1))
     assert term_sizes(plan, key.public) == sizes
@@ -89,7 +89,7 @@ def test_normalisations_add_mean_mean_square_and_count() -> None:
     assert term_sizes(plan, key.public)["moments"] == 13
 
 
-def test_an_honest_upload_is_accepted(plan: Plan, key: PerturbationKey, terms: Terms) -> None:
+def test_an_honest_upload_is_accepted(plan: PerturbationPlan, key: PerturbationKey, terms: Terms) -> None:
     require_terms(plan, key.public, terms)
 
 
@@ -140,7 +140,9 @@ def test_an_aggregate_is_checked_like_an_upload(key: PerturbationKey, terms: Ter
             recover(key, {**terms.vectors, name: terms.vectors[name] + np.nan})
 
 
-def test_a_client_that_computes_with_another_partition_is_noticed(plan: Plan, key: PerturbationKey) -> None:
+def test_a_client_that_computes_with_another_partition_is_noticed(
+    plan: PerturbationPlan, key: PerturbationKey
+) -> None:
     """The digest of what the client really used is what it echoes."""
     other = replace(key.public, partition=1 - key.public.partition)
     terms = client_terms(plan, plan.model, other, torch.ones(2, 3), torch.tensor([1, 3]))
@@ -172,7 +174,7 @@ def test_weights_that_do_not_fit_are_refused(terms: Terms, weights: list[float])
         weighted_mean([terms], weights)
 
 
-def test_autograd_and_the_hand_written_pass_agree(plan: Plan) -> None:
+def test_autograd_and_the_hand_written_pass_agree(plan: PerturbationPlan) -> None:
     """A dense chain computes the same terms when it is sent through autograd."""
     general = replace(plan, dense_chain=None)
     model = copy.deepcopy(plan.model).double()
@@ -202,7 +204,7 @@ def chain_network() -> nn.Module:
     )
 
 
-def step_of_a_client(plan: Plan, key: PerturbationKey) -> Terms:
+def step_of_a_client(plan: PerturbationPlan, key: PerturbationKey) -> Terms:
     inputs, labels = torch.ones(2, 1, 4, 4), torch.tensor([0, 63])
     if key.settings.loss == "mse":
         return client_terms(plan, plan.model, key.public, inputs, labels)

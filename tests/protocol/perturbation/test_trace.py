@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from veilsum.protocol.perturbation.algebra.selftest import TOLERANCE
+from veilsum.protocol.perturbation.algebra.selftest import TOLERANCE, run_self_test
 from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
 from veilsum.protocol.perturbation.tracing.factors import FactorSpace
 from veilsum.protocol.perturbation.tracing.trace import trace
@@ -116,7 +116,7 @@ def test_a_unit_barrier_is_exact_and_warned_about() -> None:
     with pytest.warns(UnprotectedLayer):
         plan = trace(model, torch.zeros(1, 4), barrier="unit")
     assert [text.split(":")[0] for text in plan.warnings] == ["sigmoid", "norm"]
-    assert plan.self_test() < TOLERANCE
+    assert run_self_test(plan) < TOLERANCE
     assert not any(status.protected for status in plan.report())
 
 
@@ -193,7 +193,7 @@ def test_a_one_dimensional_convolution_and_sequence_features_are_followed() -> N
             x = torch.relu(self.each(x.transpose(1, 2)))
             return self.head(x.mean(dim=1))
 
-    assert trace(Sequence(), torch.zeros(1, 2, 10)).self_test() < TOLERANCE
+    assert run_self_test(trace(Sequence(), torch.zeros(1, 2, 10))) < TOLERANCE
 
 
 def test_channels_go_last_only_where_no_view_forbids_it() -> None:

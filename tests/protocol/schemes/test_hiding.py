@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.agreed.parameters import Bias, Recovery, ShareMode
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import LocalResult
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput

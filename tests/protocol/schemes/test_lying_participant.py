@@ -14,8 +14,8 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.shamir import FIELD_PRIME
 from veilsum.protocol.errors import AbortReason, EncodingError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import LocalResult
 from veilsum.protocol.machines.session import Hello, SessionTerms, Withdrawn
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsRevealed
 from veilsum.protocol.schemes.masked.messages import ROUND_KEY_DOMAIN, RoundKeys, round_key_digest
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares

@@ -10,9 +10,10 @@ import pytest
 
 from veilsum.protocol.errors import AbortReason, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import LocalResult, Model, RoundFailed, RunFailed, RunFinished, Warned
+from veilsum.protocol.machines.events import RoundFailed, RunFailed, RunFinished, Warned
 from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened, hash_model
-from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, Reals, Recovered
+from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, Reals, RecoveredMean
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.messages import (
@@ -183,7 +184,7 @@ def losing_precision_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first recovery finds nothing but rounding."""
     truly, calls = TablePerturbation.recover, []
 
-    def recover(self: TablePerturbation, terms: Reals) -> Recovered:
+    def recover(self: TablePerturbation, terms: Reals) -> RecoveredMean:
         calls.append(1)
         if len(calls) == 1:
             raise PrecisionLost(1e9, 100.0, 25.0)

@@ -7,8 +7,9 @@ import pytest
 
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import LocalResult, Model, RoundCommitted, RunFailed, Warned
+from veilsum.protocol.machines.events import RoundCommitted, RunFailed, Warned
 from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares

@@ -11,8 +11,8 @@ from tests.support.tables.lying_sessions import opening, session_of
 from tests.support.tables.lying_table import Flight, LyingTable
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import Model
 from veilsum.protocol.machines.session import Farewell
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys

@@ -20,7 +20,6 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
-    LocalResult,
     RunFailed,
     RunFinished,
     Send,
@@ -29,6 +28,7 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.session import Invitation, Knock
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.monitor.log import RoleLog

@@ -24,7 +24,7 @@ from veilsum.protocol.perturbation.algebra.terms import (
 )
 from veilsum.protocol.perturbation.draws import UniformStream
 from veilsum.protocol.perturbation.settings import PerturbationSettings
-from veilsum.protocol.perturbation.tracing.plan import Plan
+from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.attacks.perturbation import (
@@ -42,7 +42,7 @@ CLASSES, INPUTS, WIDTH, OWN, LATE = 10, 50, 128, 200, 200
 
 @dataclass
 class Task:
-    plan: Plan
+    plan: PerturbationPlan
     own: tuple[torch.Tensor, torch.Tensor]
     unseen: torch.Tensor
     states: dict[int, np.ndarray]

@@ -29,7 +29,6 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine
 from veilsum.protocol.machines.events import (
     Event,
-    LocalResult,
     RoundCommitted,
     RoundFailed,
     RunFailed,
@@ -44,6 +43,7 @@ from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.scheme import Scheme, find_scheme
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.fixedpoint import plan
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import PAYLOADS, apply_update
 from veilsum.roles.process.entropy import SeededEntropy
