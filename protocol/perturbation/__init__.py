@@ -14,5 +14,5 @@ One round, in calls. Server and clients have traced the same model: `plan = trac
              found = recover(key, aggregate);  step with found.gradient;  settings = settings.adapted(found.condition)
 
 After training, `key.encrypt_state(state, inference=True)` is a model with true predictions and other weights.
-What all this hides, and what it does not, is in specs/perturbation.md.
+What all this hides, and what it does not, is in specs/perturbation-limits.md.
 """

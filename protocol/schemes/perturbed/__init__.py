@@ -1,6 +1,7 @@
 """Training on a perturbed model: `perturbed` uploads terms as they are, `bilateral` under zero-sum masks.
 
-The papers LOSSLESS, PBPFL and PRACTICAL; derivation, limits and attacks are in specs/perturbation.md.
+The papers LOSSLESS, PBPFL and PRACTICAL; the derivation is in specs/perturbation.md, limits and attacks in
+specs/perturbation-limits.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The file also states the order of the tensors in the vector that the parties ave
 `--init` of another run. Where the scheme keeps the model from a role, there is nothing to export.
 
 With --protected the weights are rescaled under a fresh secret that nobody keeps. The model predicts the same labels
-and works wherever the true one does: it is not a secret model, only not the true weights (specs/perturbation.md).
+and works wherever the true one does: it is not a secret model, only not the true weights
+(specs/perturbation-limits.md).
 
 examples:
   veilsum export fed --name alice model.safetensors

@@ -1,7 +1,7 @@
 """Attack every scheme as every adversary, and every defence naively and adaptively.
 
     veilsum audit all --scale smoke --json all.json --html all.html
-    veilsum audit all --scale smoke --markdown specs/attacks.md
+    veilsum audit all --scale smoke --markdown specs/figures/audit.md
 
 It also prints which scheme hides and which recovers the local and the global model, as measured. Smoke scale leaves out
 the attacks that train generators or shadow models, and says so. Ctrl-C keeps the rows done so far.

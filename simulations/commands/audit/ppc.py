@@ -6,7 +6,7 @@ For each defence the published range of its parameter is walked; each point trai
 attacks single images, naively and with knowledge of the defence. CAP is given as the paper prints it (unbounded
 error, every method on its own grid) and in the form that can be compared (capped, on a common grid).
 
-    veilsum audit ppc --scale smoke --seed 7 --markdown specs/attacks.md
+    veilsum audit ppc --scale smoke --seed 7 --markdown specs/figures/ppc.md
 """
 
 from __future__ import annotations
