@@ -41,3 +41,8 @@ def called_names(path: Path) -> Iterator[str]:
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id
+
+
+def files_of_tests() -> list[Path]:
+    """The Python files under tests/, their support included, relative to the root, sorted."""
+    return sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py"))

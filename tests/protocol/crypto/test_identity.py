@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.sealing import RsaPrivateKey
 from veilsum.protocol.crypto.secret import Secret
@@ -74,10 +75,10 @@ def test_role_may_be_given_as_text() -> None:
     ("change", "reason", "complaint"),
     [
         ({"name": "Alice!"}, AbortReason.UNKNOWN_PARTY, "Alice!"),
-        ({"role": "king"}, AbortReason.BAD_ENCODING, "alice has the unknown role 'king'"),
-        ({"verify_key": bytes(31)}, AbortReason.BAD_KEY, "alice: a verification key is 32 bytes"),
-        ({"verify_key": bytes(32)}, AbortReason.BAD_KEY, "alice: verification key has small order"),
-        ({"rsa_public": b"not a key"}, AbortReason.BAD_KEY, "alice: RSA public key does not decode"),
+        ({"role": "king"}, AbortReason.BAD_ENCODING, "'king'"),
+        ({"verify_key": bytes(31)}, AbortReason.BAD_KEY, "32 bytes"),
+        ({"verify_key": bytes(32)}, AbortReason.BAD_KEY, "small order"),
+        ({"rsa_public": b"not a key"}, AbortReason.BAD_KEY, "RSA public key"),
     ],
 )
 def test_broken_identity_cannot_be_built(
@@ -91,14 +92,14 @@ def test_broken_identity_cannot_be_built(
 
 
 def test_private_identity_with_a_broken_name_cannot_be_built() -> None:
-    with pytest.raises(Rejection, match="party name"):
+    with refusal(Rejection, "party", reason=AbortReason.UNKNOWN_PARTY):
         Identity(PartyId("Not A Name"), Role.PEER, SIGNING)
 
 
 def test_simulation_identity_is_not_real() -> None:
     """An identity with a pool key can be used in simulations and is refused, by name, where real ones are."""
     public = Identity(ALICE, Role.PEER, SIGNING, rsa_key("simulation")).public
-    with pytest.raises(Rejection, match="alice: RSA key is marked simulation-only") as caught:
+    with refusal(Rejection, "alice", "simulation-only") as caught:
         public.require_real()
     assert caught.value.reason is AbortReason.BAD_KEY
     Identity(ALICE, Role.PEER, SIGNING, rsa_key("real")).public.require_real()

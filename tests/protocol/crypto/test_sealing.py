@@ -13,6 +13,7 @@ from Crypto.PublicKey import RSA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.refusals import refusal
 from veilsum.protocol.crypto.sealing import RsaPrivateKey, RsaPublicKey, open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
@@ -219,5 +220,5 @@ def test_private_key_whose_numbers_do_not_belong_together_is_refused() -> None:
 
 
 def test_short_private_key_is_refused() -> None:
-    with pytest.raises(Rejection, match="2048"):
+    with refusal(Rejection, 2048, reason=AbortReason.BAD_KEY):
         RsaPrivateKey.from_der(Secret(stored_der("short")))

@@ -27,13 +27,14 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
+from tests.support.refusals import refusal
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.boxes import Channel, open_box, seal_box
 from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key, hkdf_sha256
 from veilsum.protocol.crypto.sealing import RsaPrivateKey, RsaPublicKey, open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey, verify_signature
-from veilsum.protocol.errors import LocalProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.transcript import Transcript
 
@@ -193,7 +194,7 @@ def check_private_key(case: Case) -> None:
     der = bytes.fromhex(case["der"])
     assert load_der_private_key(der, None) is not None
     if case["name"] == "short":
-        with pytest.raises(Rejection, match="2048"):
+        with refusal(Rejection, 2048, reason=AbortReason.BAD_KEY):
             RsaPrivateKey.from_der(Secret(der))
     else:
         public = RsaPrivateKey.from_der(Secret(der)).public

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.graph import Edge, Graph, circle_order, complete, explicit, k_regular, ring
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
@@ -169,9 +170,8 @@ def test_connectivity_agrees_with_a_second_opinion(data: st.DataObject) -> None:
     if connected_by_merging(parties, set(graph.edges())):
         graph.require_connected()
     else:
-        with pytest.raises(Rejection) as refusal:
+        with refusal(Rejection, reason=AbortReason.GRAPH_TOO_THIN):
             graph.require_connected()
-        assert refusal.value.reason is AbortReason.GRAPH_TOO_THIN
 
 
 def test_all_graphs_on_four_parties_are_judged_by_degree_and_connectivity() -> None:
@@ -199,8 +199,8 @@ def test_the_missing_edge_can_be_added_and_mends_the_graph() -> None:
         try:
             explicit(parties, edges).require_safe_for_decomposition()
             break
-        except Rejection as refusal:
-            advice = refusal.detail.partition("missing edge is ")[2].split()[0]
+        except Rejection as refused:
+            advice = refused.detail.partition("missing edge is ")[2].split()[0]
             one, other = map(PartyId, advice.split("-"))
             edges.append((one, other))
     explicit(parties, edges).require_safe_for_decomposition()
@@ -210,14 +210,13 @@ def test_two_parties_need_one_edge_and_one_party_needs_none() -> None:
     complete(numbered(2)).require_safe_for_decomposition()
     complete(numbered(1)).require_safe_for_decomposition()
     complete([]).require_connected()
-    with pytest.raises(Rejection, match="p0000-p0001"):
+    with refusal(Rejection, "p0000-p0001", reason=AbortReason.GRAPH_TOO_THIN):
         explicit(numbered(2), []).require_safe_for_decomposition()
 
 
 def test_too_few_parties_for_a_degree_says_so_when_no_edge_could_help() -> None:
-    with pytest.raises(Rejection, match="more parties must take part") as refusal:
+    with refusal(Rejection, "parties", reason=AbortReason.GRAPH_TOO_THIN):
         complete(numbered(3)).require_degree(3)
-    assert refusal.value.reason is AbortReason.GRAPH_TOO_THIN
 
 
 def test_neighbours_and_edges_come_in_sorted_order() -> None:
@@ -239,9 +238,9 @@ def test_a_graph_cannot_be_changed_and_equal_graphs_hash_alike() -> None:
         (("b", "a"), {"a": {"b"}, "b": {"a"}}, "sorted"),
         (("a", "a"), {"a": set()}, "once"),
         (("a", "b"), {"a": set()}, "with its neighbours"),
-        (("a",), {"a": {"a"}}, "a is joined to itself"),
-        (("a",), {"a": {"z"}}, "a is joined to itself or to a stranger"),
-        (("a", "b"), {"a": {"b"}, "b": set()}, "an edge of a goes one way only"),
+        (("a",), {"a": {"a"}}, "a .* itself"),
+        (("a",), {"a": {"z"}}, "a .* stranger"),
+        (("a", "b"), {"a": {"b"}, "b": set()}, "one way only"),
     ],
 )
 def test_no_invalid_graph_can_be_built(
@@ -257,11 +256,11 @@ def test_no_invalid_graph_can_be_built(
 def test_misuse_by_our_own_caller_is_a_local_error() -> None:
     graph = ring(numbered(3))
     for use in (graph.degree, graph.neighbours_of):
-        with pytest.raises(LocalProtocolError, match="zoe is not in this graph"):
+        with refusal(LocalProtocolError, "zoe"):
             use(PartyId("zoe"))
-    with pytest.raises(LocalProtocolError, match="p0000 is listed twice"):
+    with refusal(LocalProtocolError, "p0000"):
         complete(numbered(2) + numbered(1))
-    with pytest.raises(LocalProtocolError, match="32 bytes, not 3"):
+    with refusal(LocalProtocolError, 32, 3):
         k_regular(numbered(9), 4, b"abc")
 
 
@@ -337,10 +336,10 @@ def test_vectors(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("path", sorted(VECTORS.glob("graph_bad_*.json")), ids=lambda path: path.stem)
 def test_bad_vectors_are_refused_with_the_stated_error(path: Path) -> None:
     case = json.loads(path.read_text())
-    with pytest.raises((ParameterError, Rejection)) as refusal:
+    with pytest.raises((ParameterError, Rejection)) as refused:
         parse_graph(case["policy"]).draw(
             map(PartyId, case["parties"]), bytes.fromhex(case["seed"])
         ).require_safe_for_decomposition()
-    error = refusal.value
+    error = refused.value
     assert case["error"] == (error.reason.name if isinstance(error, Rejection) else type(error).__name__)
     assert case["names"] in str(error)

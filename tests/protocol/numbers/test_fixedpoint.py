@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import (
     AbortReason,
     EncodingError,
@@ -128,7 +129,7 @@ def test_the_last_party_that_fits_is_accepted_and_one_party_more_is_refused(
     most = -(-ring.signed_limit // unit) - 1
     assume(most >= 1)
     FixedPoint(ring, fractional_bits, clip, int(most), 1)
-    with pytest.raises(ParameterError, match=f"{most + 1} parties x clip"):
+    with refusal(ParameterError, most + 1, "clip"):
         FixedPoint(ring, fractional_bits, clip, int(most) + 1, 1)
 
 
@@ -164,7 +165,7 @@ def test_a_value_that_is_not_finite_is_refused_by_its_coordinate(
     values = np.zeros(100_000, dtype)
     values[index] = wrong
     before = values.copy()
-    with pytest.raises(EncodingError, match=f"coordinate {index} is {wrong}: .*learning rate"):
+    with refusal(EncodingError, index, wrong, "learning"):
         ENCODING.encode(values, 1)
     assert np.array_equal(values, before, equal_nan=True)
 
@@ -175,23 +176,21 @@ def test_the_clip_itself_is_accepted_and_the_next_float_is_refused(sign: int, dt
     edge = np.array([0, sign * 8.0], dtype)
     ENCODING.encode(edge, 1)
     edge[1] = np.nextafter(edge[1], dtype(sign * np.inf))
-    with pytest.raises(
-        EncodingError, match=r"coordinate 1 is .* beyond the clip of 8: clamp it, or raise the clip"
-    ):
+    with refusal(EncodingError, "coordinate", 1, "clip", 8):
         ENCODING.encode(edge, 1)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros(3, np.float16), "float32 or float64 values, got float16"),
-        (np.zeros(3, np.int64), "float32 or float64 values, got int64"),
-        (np.zeros(3, np.complex128), "float32 or float64 values, got complex128"),
-        (np.zeros(3, ">f8"), "float32 or float64 values, got >f8"),
-        (np.zeros((3, 1), np.float32), "one-dimensional array, got shape (3, 1)"),
-        (np.float32(1), "one-dimensional array, got float32"),
-        ([1.0, 2.0], "one-dimensional array, got list"),
-        (None, "one-dimensional array, got NoneType"),
+        (np.zeros(3, np.float16), "got float16"),
+        (np.zeros(3, np.int64), "got int64"),
+        (np.zeros(3, np.complex128), "got complex128"),
+        (np.zeros(3, ">f8"), "got >f8"),
+        (np.zeros((3, 1), np.float32), "shape (3, 1)"),
+        (np.float32(1), "array, got float32"),
+        ([1.0, 2.0], "array, got list"),
+        (None, "array, got NoneType"),
     ],
 )
 def test_a_wrong_type_or_shape_is_refused_by_name(values: object, message: str) -> None:
@@ -201,13 +200,13 @@ def test_a_wrong_type_or_shape_is_refused_by_name(values: object, message: str) 
 
 @pytest.mark.parametrize("samples", [0, -1, 1001, 2**70])
 def test_a_sample_count_outside_the_agreed_range_is_refused(samples: int) -> None:
-    with pytest.raises(EncodingError, match=f"1 to 1000 samples, got {samples}"):
+    with refusal(EncodingError, 1, 1000, samples):
         ENCODING.encode(np.zeros(1), samples)
 
 
 @pytest.mark.parametrize("samples", [1.0, True, None, "3", np.bool_(True)])
 def test_a_sample_count_that_is_no_integer_is_refused(samples: object) -> None:
-    with pytest.raises(EncodingError, match="a sample count is an integer"):
+    with refusal(EncodingError, "integer"):
         ENCODING.encode(np.zeros(1), samples)  # type: ignore[arg-type]
 
 
@@ -218,7 +217,7 @@ def test_numpy_integers_count_samples_too() -> None:
 @pytest.mark.parametrize("claimed", [1, 3])
 def test_a_sum_of_another_number_of_parties_fails_the_check_coordinate(claimed: int) -> None:
     total = total_of(ENCODING, [ENCODING.encode(np.ones(4), 5)] * 2)
-    with pytest.raises(Rejection, match=f"counted 2 parties, agreed on {claimed}") as refused:
+    with refusal(Rejection, 2, claimed) as refused:
         ENCODING.decode_mean(total, claimed)
     assert refused.value.reason is AbortReason.CHECK_FAILED
 
@@ -236,14 +235,14 @@ def test_a_mask_that_did_not_cancel_fails_the_check_coordinate(left_over: int) -
 def test_weights_that_cannot_be_are_refused(weight: int) -> None:
     total = total_of(ENCODING, [ENCODING.encode(np.ones(4), 5)] * 2)
     ENCODING.ring.signed(total)[-2] = weight
-    with pytest.raises(Rejection, match="weights of the agreed set do not add up") as refused:
+    with refusal(Rejection, "weights") as refused:
         ENCODING.decode_mean(total, 2)
     assert refused.value.reason is AbortReason.CHECK_FAILED
 
 
 @pytest.mark.parametrize("parties", [0, -1, 11])
 def test_a_sum_of_more_parties_than_the_budget_covers_is_not_decoded(parties: int) -> None:
-    with pytest.raises(LocalProtocolError, match=f"1 to 10 parties, not {parties}"):
+    with refusal(LocalProtocolError, 1, 10, parties):
         ENCODING.decode_mean(ENCODING.ring.zeros(3), parties)
 
 
@@ -258,7 +257,7 @@ def test_all_bad_parameters_are_reported_together() -> None:
 
 def test_too_few_fractional_bits_for_the_weight_of_one_sample_are_refused() -> None:
     FixedPoint(Ring(64), 10, 8.0, 10, 1024)
-    with pytest.raises(ParameterError, match="use at least 11, or a smaller max weight"):
+    with refusal(ParameterError, 11, "weight"):
         FixedPoint(Ring(64), 10, 8.0, 10, 1025)
 
 

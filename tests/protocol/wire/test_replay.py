@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.replay import Duplicate, ReplayGuard
@@ -55,7 +56,7 @@ def test_numbers_may_arrive_in_any_order_within_the_window() -> None:
     guard = ReplayGuard(window=4)
     for sequence in (10, 8, 9, 7):
         guard.admit(ALICE, sequence, digest(str(sequence)))
-    with pytest.raises(Rejection, match="older than the window") as caught:
+    with refusal(Rejection, "older") as caught:
         guard.admit(ALICE, 6, digest("6"))
     assert caught.value.reason is AbortReason.REPLAY
     assert not isinstance(caught.value, Duplicate)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.roles.broker.files import read_logins
@@ -145,14 +146,14 @@ def test_an_evicted_party_is_refused_by_name_and_loses_its_login(fed: Path) -> N
     evict_party(fed, fed / "organiser", "bob")
     loaded, _ = enter_federation(fed, fed / "keys" / "alice")
     assert loaded.roster.participants == ("alice", "carol")
-    with pytest.raises(RosterRefused, match="bob was evicted in version 2"):
+    with refusal(RosterRefused, "bob", "evicted", 2):
         enter_federation(fed, fed / "keys" / "bob")
     assert set(read_logins(fed / "broker")) == {"alice", "carol", "server", "observer"}
     assert "user bob" not in (fed / "broker" / "acl").read_text()
     (fed / "roster.json").write_bytes(old_roster)
-    with pytest.raises(RosterRefused, match="version 1, and version 2 was accepted before"):
+    with refusal(RosterRefused, 1, 2, "accepted"):
         enter_federation(fed, fed / "keys" / "alice")
-    with pytest.raises(Rejection, match="zoe is not in roster version 1"):
+    with refusal(Rejection, "zoe", reason=AbortReason.UNKNOWN_PARTY):
         evict_party(fed, fed / "organiser", "zoe")
 
 
@@ -161,7 +162,7 @@ def test_an_evicted_party_comes_back_with_new_keys_only(fed: Path, tmp_path: Pat
     create_party(tmp_path / "new-bob", "bob", Role.CLIENT)
     signed = add_party(fed, fed / "organiser", tmp_path / "new-bob", None)
     assert (signed.version, dict(signed.evicted)) == (3, {})
-    with pytest.raises(RosterRefused, match="bob is listed as"):
+    with refusal(RosterRefused, "bob"):
         enter_federation(fed, fed / "keys" / "bob")
 
 
@@ -171,7 +172,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     fed, theirs = tmp_path / "fed", tmp_path / "theirs"
     flags = ["--scheme", "masked", "--parties", "alice,bob,carol", "--no-keys"]
     assert cli.main(["init", str(fed), *flags]) == 0
-    with pytest.raises(ParameterError, match="no server is enrolled"):
+    with refusal(ParameterError, "server"):
         require_complete(load_federation(fed))
     for name, role in [("server", "server"), *((name, "client") for name in NAMES)]:
         assert cli.main(["keys", "new", name, "--role", role, "--out", str(theirs / name)]) == 0
@@ -183,7 +184,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     loaded = load_federation(fed)
     require_complete(loaded)
     assert loaded.signed.version == 5
-    with pytest.raises(PrivateFileError, match="no organiser is trusted yet"):
+    with refusal(PrivateFileError, "organiser"):
         enter_federation(fed, theirs / "alice")
     capsys.readouterr()
     pin = ["roster", "pin", str(fed), "--key", str(theirs / "alice"), "--fingerprint"]
@@ -211,7 +212,7 @@ def test_what_does_not_fit_the_federation_is_not_enrolled(fed: Path, tmp_path: P
 def test_a_role_that_the_scheme_does_not_know_is_not_enrolled(tmp_path: Path) -> None:
     create_federation(tmp_path / "fed", FederationConfig(parties=NAMES), with_keys=False)
     create_party(tmp_path / "alice", "alice", Role.CLIENT)
-    with pytest.raises(ParameterError, match="alice is a client, and scheme ampc wants a peer"):
+    with refusal(ParameterError, "alice", "client", "ampc", "peer"):
         add_party(tmp_path / "fed", tmp_path / "fed" / "organiser", tmp_path / "alice", None)
 
 
@@ -229,7 +230,7 @@ def test_another_organiser_cannot_sign_this_roster(fed: Path, tmp_path: Path) ->
         cli.main(["keys", "new", "usurper", "--role", "organiser", "--out", str(tmp_path / "usurper")]) == 0
     )
     for folder in (tmp_path / "usurper", fed / "keys" / "server"):
-        with pytest.raises(RosterRefused, match="it belongs to <organiser organiser"):
+        with refusal(RosterRefused, "<organiser"):
             sign_again(fed, folder)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.contract import LocalUpdate, Payload, TrainingFailed, apply_update, headline
 
@@ -44,10 +45,10 @@ def test_apply_update_leaves_its_arguments_alone() -> None:
 @pytest.mark.parametrize(
     ("model", "mean", "payload", "message"),
     [
-        (np.ones(3, np.float32), np.ones(4), "delta", r"shape \(4,\), the model \(3,\)"),
-        (np.ones(3, np.float64), np.ones(3), "delta", "model must be a non-empty 1-D float32"),
-        (np.ones((3, 1), np.float32), np.ones((3, 1)), "delta", "model must be a non-empty 1-D float32"),
-        (np.ones(3, np.float32), np.ones(3), "weights", "unknown payload 'weights'; allowed: model, delta"),
+        (np.ones(3, np.float32), np.ones(4), "delta", r"shape \(4,\)"),
+        (np.ones(3, np.float64), np.ones(3), "delta", "non-empty 1-D float32"),
+        (np.ones((3, 1), np.float32), np.ones((3, 1)), "delta", "non-empty 1-D float32"),
+        (np.ones(3, np.float32), np.ones(3), "weights", "payload 'weights'"),
         (np.ones(3, np.float32), np.full(3, 1e39), "model", "infinite or NaN"),
         (np.ones(3, np.float32), np.full(3, np.nan), "delta", "infinite or NaN"),
     ],
@@ -59,13 +60,13 @@ def test_bad_updates_are_refused(model: np.ndarray, mean: np.ndarray, payload: P
 
 def test_an_update_without_samples_or_with_a_nan_loss_cannot_be_built() -> None:
     vector = np.ones(2, np.float32)
-    with pytest.raises(LocalProtocolError, match="at least one sample"):
+    with refusal(LocalProtocolError, "sample"):
         LocalUpdate(vector, 0, 0.0)
-    with pytest.raises(TrainingFailed, match="lower the learning rate"):
+    with refusal(TrainingFailed, "learning"):
         LocalUpdate(vector, 1, float("nan"))
     with pytest.raises(LocalProtocolError, match="payload must be"):
         LocalUpdate(np.ones(2, np.float64), 1, 0.0)
-    with pytest.raises(LocalProtocolError, match="local model must be"):
+    with refusal(LocalProtocolError, "local", "model"):
         LocalUpdate(vector, 1, 0.0, np.ones((2, 2), np.float32))
 
 

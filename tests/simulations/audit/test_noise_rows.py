@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.views.file import load_view, save_view
@@ -253,7 +254,7 @@ def test_an_attack_that_needs_the_other_side_says_so_before_it_starts(
 
 
 def test_a_shared_mask_is_looked_for_where_there_are_masks() -> None:
-    with pytest.raises(ParameterError, match="on bilateral, not on perturbed"):
+    with refusal(ParameterError, "bilateral", "perturbed"):
         require_fit(Request("perturbed", "server", "noise-shared-mask", SMOKE))
 
 

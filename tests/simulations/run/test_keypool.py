@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusal
 from veilsum.protocol.crypto.sealing import RsaPrivateKey, open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
-from veilsum.protocol.errors import LocalProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.roles.federation.keystore import generate_rsa_key
 from veilsum.simulations.run import keypool
 from veilsum.simulations.run.keypool import POOL_SIZE, simulation_rsa_key
@@ -35,7 +36,7 @@ def test_pool_keys_work_and_are_marked(cache: Path) -> None:
     key = simulation_rsa_key(0)
     assert open_sealed(key, seal(key.public, b"seed", LABEL, bytes), LABEL).reveal() == b"seed"
     assert key.public.ciphertext_bytes == 384
-    with pytest.raises(Rejection, match="simulation-only"):
+    with refusal(Rejection, "simulation-only", reason=AbortReason.BAD_KEY):
         key.public.require_real()
 
 

@@ -6,6 +6,7 @@ import hmac
 
 import pytest
 
+from tests.support.refusals import refusal
 from tests.support.tables.framing_table import TINY, FramingTable
 from veilsum.transport.base import Buffer
 from veilsum.transport.errors import BadSetting, TooLarge, Unreachable
@@ -211,7 +212,7 @@ def test_a_link_that_swallows_chunks_but_not_probes_is_named_in_the_error() -> N
 
 def test_a_message_beyond_our_own_limit_is_refused_before_anything_is_sent() -> None:
     a = keyed("a", life(1))
-    with pytest.raises(TooLarge, match="401 bytes for b exceeds max_message_bytes of 400"):
+    with refusal(TooLarge, 401, "b", "max_message_bytes", 400):
         a.send("b", [bytes(401)], give_up_at=9.0)
     assert drain(a) == []
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.bank import CATEGORIES, MEAN_AND_DEVIATION, read_bank
 from veilsum.roles.learning.datasets.files import read_npz
@@ -69,12 +70,12 @@ def test_mnist_reads_the_npz_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: data[:-1], "should hold 9408 bytes after its header, and no more"),
-        (lambda data: data + b"x", "should hold 9408 bytes after its header, and no more"),
-        (lambda data: b"\0\0\x09\x03" + data[4:], "is not an idx file of bytes with 3 dimensions"),
-        (lambda data: data[:7], "is not an idx file of bytes with 3 dimensions"),
-        (lambda _: idx(pixels(12, 20, 28)), "images must be uint8, N x 28 x 28"),
-        (lambda _: idx(pixels(11, 28, 28)), "need 11 integer labels"),
+        (lambda data: data[:-1], "hold 9408 bytes"),
+        (lambda data: data + b"x", "hold 9408 bytes"),
+        (lambda data: b"\0\0\x09\x03" + data[4:], "idx file"),
+        (lambda data: data[:7], "idx file"),
+        (lambda _: idx(pixels(12, 20, 28)), "images must be"),
+        (lambda _: idx(pixels(11, 28, 28)), "11 integer labels"),
     ],
 )
 def test_a_damaged_idx_file_is_named(tmp_path: Path, damage, message: str) -> None:  # type: ignore[no-untyped-def] # a lambda
@@ -90,16 +91,14 @@ def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
     write_mnist(tmp_path, packed=True)
     path = tmp_path / "t10k-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(LocalProtocolError, match=r"t10k-images-idx3-ubyte\.gz cannot be read"):
+    with refusal(LocalProtocolError, "t10k-images-idx3-ubyte.gz"):
         load("mnist", tmp_path)
 
 
 def test_one_missing_idx_file_is_named_with_the_accepted_formats(tmp_path: Path) -> None:
     write_mnist(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(
-        LocalProtocolError, match=r"none of mnist\.npz, t10k-labels-idx1-ubyte, .*Nothing is down"
-    ):
+    with refusal(LocalProtocolError, "mnist.npz", "t10k-labels-idx1-ubyte"):
         load("mnist", tmp_path)
 
 
@@ -145,9 +144,7 @@ def test_the_pickled_version_of_cifar10_is_refused_and_never_read(tmp_path: Path
     folder.mkdir()
     for number in range(1, 6):
         (folder / f"data_batch_{number}").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(
-        LocalProtocolError, match=r"is of the Python version, which is pickled .* official binary"
-    ):
+    with refusal(LocalProtocolError, "Python", "pickled", "binary"):
         load("cifar10", tmp_path)
     assert not (tmp_path / "was-run").exists()
 
@@ -157,10 +154,10 @@ def test_a_binary_file_of_another_record_size_or_label_is_refused(tmp_path: Path
     path = tmp_path / "data_batch_3.bin"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with pytest.raises(LocalProtocolError, match=r"data_batch_3\.bin is not made of records of 3073 bytes"):
+    with refusal(LocalProtocolError, "data_batch_3.bin", 3073):
         load("cifar10", tmp_path)
     path.write_bytes(b"\x0a" + whole[1:])
-    with pytest.raises(LocalProtocolError, match=r"data_batch_3\.bin: labels must be from 0 to 9"):
+    with refusal(LocalProtocolError, "data_batch_3.bin", "labels", 9):
         load("cifar10", tmp_path)
 
 
@@ -187,10 +184,10 @@ def test_no_lesion_of_ham10000_is_on_both_sides(tmp_path: Path) -> None:
 
 def test_ham10000_refuses_a_file_that_does_not_fit(tmp_path: Path) -> None:
     write_ham(tmp_path, lesion_id=np.array(["a"]))
-    with pytest.raises(LocalProtocolError, match="need one lesion_id for each of 50 pictures"):
+    with refusal(LocalProtocolError, "lesion_id", 50):
         load("ham10000", tmp_path)
     write_ham(tmp_path, y=np.full(50, 7, np.uint8))
-    with pytest.raises(LocalProtocolError, match="labels must be from 0 to 6"):
+    with refusal(LocalProtocolError, "labels", 6):
         load("ham10000", tmp_path)
 
 
@@ -200,14 +197,14 @@ def test_ham10000_refuses_a_file_that_does_not_fit(tmp_path: Path) -> None:
 def test_npz_files_are_read_without_pickle_and_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, x=np.array([object()], dtype=object))
-    with pytest.raises(LocalProtocolError, match=r"a\.npz is not a readable npz file: Object arrays"):
+    with refusal(LocalProtocolError, "a.npz", "Object"):
         read_npz(path, ["x"])
     np.savez(path, x=np.ones(2))
-    with pytest.raises(LocalProtocolError, match=r"a\.npz has no array y; it has x"):
+    with refusal(LocalProtocolError, "a.npz", "y", "x"):
         read_npz(path, ["x", "y"])
     for junk in (b"", b"junk", path.read_bytes()[:40]):
         path.write_bytes(junk)
-        with pytest.raises(LocalProtocolError, match=r"a\.npz is not a readable npz file"):
+        with refusal(LocalProtocolError, "a.npz", "readable"):
             read_npz(path, ["x"])
 
 
@@ -249,7 +246,7 @@ def test_duration_leaks_the_outcome_and_is_kept_only_on_request(tmp_path: Path) 
     write_bank(tmp_path / "bank-additional-full.csv", bank_rows(10))
     without, with_it = load("bank", tmp_path), load("bank:with-duration", tmp_path)
     assert with_it.train.input_shape[0] == without.train.input_shape[0] + 1
-    with pytest.raises(LocalProtocolError, match="task bank:all: write bank or bank:with-duration"):
+    with refusal(LocalProtocolError, "bank:all", "bank:with-duration"):
         load("bank:all", tmp_path)
 
 
@@ -263,9 +260,9 @@ def test_bank_has_one_output_for_mse_and_two_for_ce(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"age": "old"}, "line 2: age is 'old', not a number"),
-        ({"job": "wizard"}, "line 2: job is 'wizard', not one of admin., blue-collar"),
-        ({"y": "maybe"}, "line 2: y is 'maybe', not one of no, yes"),
+        ({"age": "old"}, "age is 'old'"),
+        ({"job": "wizard"}, "job is 'wizard'"),
+        ({"y": "maybe"}, "y is 'maybe'"),
         ({"age": "nan"}, "must be finite"),
     ],
 )
@@ -281,7 +278,7 @@ def test_a_bad_value_is_named_with_line_and_column(
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bank-additional-full.csv"
     write_bank(path, [{"age": "1", "y": "no"}])
-    with pytest.raises(LocalProtocolError, match=r"has no column campaign, cons\.conf\.idx, .*poutcome"):
+    with refusal(LocalProtocolError, "campaign", "cons.conf.idx", "poutcome"):
         read_bank(path, with_duration=False)
 
 

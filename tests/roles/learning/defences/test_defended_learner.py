@@ -9,6 +9,7 @@ import pytest
 from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.datasets.vectors import VectorsTask
@@ -157,13 +158,13 @@ def test_the_state_is_on_disk_before_an_update_leaves(tmp_path: Path) -> None:
 
 
 def test_a_learner_without_a_defence_has_nothing_to_keep(tmp_path: Path) -> None:
-    with pytest.raises(LocalProtocolError, match="only a learner with a defence"):
+    with refusal(LocalProtocolError, "defence"):
         KeepingLearner(undefended(DELTA), tmp_path / "state")
     assert not isinstance(undefended(DELTA), Defended)
 
 
 def test_a_defence_without_entropy_or_training_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="pass the party's entropy"):
+    with refusal(LocalProtocolError, "entropy"):
         make_learner(make_task(), 0, 2, "iid", DELTA, 7, defence="spn")
     with pytest.raises(LocalProtocolError, match="does not train"):
         make_learner(VectorsTask(4), 0, 2, "iid", DELTA, 7, defence="spn", entropy=SeededEntropy(1))

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.support.defended import defended, make_task, undefended
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.accountant import gaussian_loss
 from veilsum.roles.learning.defences.dp import PrivateStepsGuard
@@ -174,5 +175,5 @@ def test_the_note_states_epsilon_and_delta_for_all_rounds() -> None:
 
 
 def test_a_model_that_mixes_samples_is_refused_with_clip() -> None:
-    with pytest.raises(LocalProtocolError, match=r"2 mixes samples.*without batch norm"):
+    with refusal(LocalProtocolError, 2, "mixes", "norm"):
         defended("dp:sigma=1,clip=1", DELTA, make_task(batch_normed))

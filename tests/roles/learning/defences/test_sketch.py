@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.support.defended import defended, make_task, undefended
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.sketch import CountSketch, sketched_layers
 from veilsum.roles.learning.models import build_model
@@ -108,5 +109,5 @@ def test_a_model_with_nothing_to_sketch_is_refused() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.flatten(1)[:, :3] * self.scale
 
-    with pytest.raises(LocalProtocolError, match="no linear or convolutional layer"):
+    with refusal(LocalProtocolError, "linear", "convolutional"):
         defended("sketch", task=make_task(Scaled))

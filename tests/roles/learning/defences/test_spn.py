@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.defences.learner import DefendedLearner
@@ -207,7 +208,7 @@ def test_a_task_without_classes_is_refused() -> None:
     rng = np.random.default_rng(0)
     data = Samples(rng.random((8, 4), dtype=np.float32), rng.random((8, 1), dtype=np.float32))
     task = SupervisedTask(data, data, lambda: build_model("mlp2:4", (4,), 1), objective="mse")
-    with pytest.raises(LocalProtocolError, match="codes belong to classes"):
+    with refusal(LocalProtocolError, "codes", "classes"):
         defended("spn", task=task)
 
 

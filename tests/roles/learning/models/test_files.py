@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.models.files import layout_of, load_model, save_model
 from veilsum.roles.learning.task import TaskOptions, load_task
@@ -38,7 +39,7 @@ def test_a_file_from_elsewhere_needs_the_layout(tmp_path: Path) -> None:
     path = tmp_path / "theirs.safetensors"
     save_file({"x": np.ones(4, dtype=np.float32), "w": np.zeros((2, 2), dtype=np.float32)}, path)
     assert load_model(path, (("w", (2, 2)), ("x", (4,)))).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    with pytest.raises(LocalProtocolError, match="does not state the order"):
+    with refusal(LocalProtocolError, "order"):
         load_model(path)
 
 
@@ -46,8 +47,8 @@ def test_a_file_from_elsewhere_needs_the_layout(tmp_path: Path) -> None:
     ("tensors", "text"),
     [
         ({"x": np.ones(4, dtype=np.float64)}, "x is float64"),
-        ({"x": np.ones(5, dtype=np.float32)}, r"x is float32 of shape \(5,\)"),
-        ({"y": np.ones(4, dtype=np.float32)}, "its tensors are not those of the model"),
+        ({"x": np.ones(5, dtype=np.float32)}, r"shape \(5,\)"),
+        ({"y": np.ones(4, dtype=np.float32)}, "tensors"),
         ({"x": np.full(4, np.nan, dtype=np.float32)}, "not finite"),
     ],
 )
@@ -64,7 +65,7 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match="does not exist"):
         load_model(tmp_path / "nothing")
     (tmp_path / "text").write_text("not a model")
-    with pytest.raises(LocalProtocolError, match="is not a safetensors file"):
+    with refusal(LocalProtocolError, "safetensors"):
         load_model(tmp_path / "text")
-    with pytest.raises(LocalProtocolError, match="the model has 10 values"):
+    with refusal(LocalProtocolError, 10, "values"):
         save_model(tmp_path / "model", MODEL, LAYOUT[:2])

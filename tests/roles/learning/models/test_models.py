@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.models import Network, build_model
 from veilsum.roles.learning.training.vectorize import to_vector
@@ -74,20 +75,18 @@ def test_spn_vgg_has_the_features_its_table_gets_wrong() -> None:
 
 @pytest.mark.parametrize("name", ["", "mlp", "mlp0", "mlp3:0", "mlp3:", "LeNet5", "resnet18", "lenet5:2"])
 def test_an_unknown_model_is_refused_with_the_allowed_names(name: str) -> None:
-    with pytest.raises(
-        LocalProtocolError, match=r"unknown model .*; allowed: mlpLAYERS .*, lenet5, alexnet, vgg16"
-    ):
+    with refusal(LocalProtocolError, "unknown", "mlpLAYERS", "lenet5", "alexnet", "vgg16"):
         build_model(name, (1, 8, 8), 10)
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
-        ("lenet5", (64,), r"lenet5 needs images \(channels, height, width\)"),
-        ("lenet5", (1, 8, 8), "lenet5 needs images of at least 12 x 12, not 8 x 8"),
-        ("vgg16", (1, 28, 28), "vgg16 needs images of at least 32 x 32"),
-        ("resnet20", (1, 30, 30), "resnet20 needs image sides that are multiples of 4, not 30 x 30"),
-        ("alexnet", (1, 28, 28), "alexnet needs image sides that are multiples of 8"),
+        ("lenet5", (64,), r"\(channels, height, width\)"),
+        ("lenet5", (1, 8, 8), "12 x 12"),
+        ("vgg16", (1, 28, 28), "32 x 32"),
+        ("resnet20", (1, 30, 30), "multiples of 4"),
+        ("alexnet", (1, 28, 28), "multiples of 8"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused_by_the_models_name(
@@ -98,7 +97,7 @@ def test_an_input_that_does_not_fit_is_refused_by_the_models_name(
 
 
 def test_a_model_needs_an_output() -> None:
-    with pytest.raises(LocalProtocolError, match="at least one output, not 0"):
+    with refusal(LocalProtocolError, "output", 0):
         build_model("mlp3", (4,), 0)
 
 

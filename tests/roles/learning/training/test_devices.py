@@ -45,11 +45,11 @@ def test_a_device_is_chosen_from_what_is_there(
 @pytest.mark.parametrize(
     ("requested", "gpus", "message"),
     [
-        ("cuda", 0, "device cuda: no CUDA device is available here: use auto or cpu"),
-        ("cuda:2", 2, "device cuda:2: this machine has 2 CUDA devices"),
-        ("mps", 1, "device mps is not available here"),
-        ("tpu", 1, "device 'tpu' is not one of: auto, cpu, cuda, cuda:INDEX, mps"),
-        ("cuda:-1", 1, "is not one of"),
+        ("cuda", 0, "no CUDA device"),
+        ("cuda:2", 2, "2 CUDA devices"),
+        ("mps", 1, "device mps"),
+        ("tpu", 1, "device 'tpu'"),
+        ("cuda:-1", 1, "one of: auto"),
     ],
 )
 def test_an_absent_or_unknown_device_is_refused(requested: str, gpus: int, message: str) -> None:

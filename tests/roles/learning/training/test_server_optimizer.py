@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.config.federation_config import FederationConfig, party_names
@@ -119,7 +120,7 @@ def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
 
 
 def test_a_round_without_the_memory_of_those_before_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="resume from a checkpoint"):
+    with refusal(LocalProtocolError, "checkpoint"):
         ServerStep(OPTIONS, optimizer_for("adam")).apply(to_vector(network()), means(1, 130)[0], 4)
 
 
@@ -138,11 +139,11 @@ def test_a_step_to_infinity_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("adan", "did you mean adam"),
-        ("lbfgs", "evaluates the loss many times"),
-        ("sparseadam", "a mean is dense"),
-        ("adam:beta=0.9", "with a key of lr, betas"),
-        ("adam:betas=0.9", "betas must be 0.9/0.999"),
+        ("adan", "mean adam"),
+        ("lbfgs", "many times"),
+        ("sparseadam", "dense"),
+        ("adam:beta=0.9", "lr, betas"),
+        ("adam:betas=0.9", "0.9/0.999"),
         ("adam:amsgrad=1", "true or false"),
         ("adam:eps=small", "a number"),
         ("adam:eps", "KEY=VALUE"),
@@ -162,8 +163,8 @@ def test_ranges_are_torchs_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"scheme": "ampc", "payload": "gradient"}, "every peer takes the step itself"),
-        ({"scheme": "plain", "payload": "model"}, "set payload to gradient or delta"),
+        ({"scheme": "ampc", "payload": "gradient"}, "every peer"),
+        ({"scheme": "plain", "payload": "model"}, "gradient or delta"),
         ({"scheme": "plain", "payload": "gradient", "schedule": "round-robin"}, "averages nothing"),
         ({"scheme": "plain", "payload": "gradient", "task": "vectors:8"}, "has no parameters"),
     ],
@@ -174,7 +175,7 @@ def test_federations_that_cannot_remember_are_refused(changes: dict[str, Any], s
 
 
 def test_a_delta_needs_a_rate_of_its_own() -> None:
-    with pytest.raises(ParameterError, match="add lr, as in adam:lr"):
+    with refusal(ParameterError, "lr", "adam:lr=0.01"):
         Federation.build(config("plain", payload="delta"))
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.learning.training.settings import TrainingOptions
 
@@ -79,5 +80,5 @@ def test_a_constant_rate_is_constant(round_: int) -> None:
 
 
 def test_rounds_before_zero_are_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="rounds count from 0"):
+    with refusal(LocalProtocolError, "rounds", 0):
         TrainingOptions().learning_rate_at(-1)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.contract import FloatVector, Payload, TrainingFailed, apply_update, headline
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
@@ -258,7 +259,7 @@ def test_all_parties_measure_the_same_metrics_headline_first(digits: Task) -> No
 def test_a_loss_that_is_not_finite_ends_the_round_naming_party_and_round(digits: Task) -> None:
     hot = TrainingOptions(learning_rate=1e30)
     party = learner(digits, party=3, options=hot)
-    with pytest.raises(TrainingFailed, match=r"party 4 of 5, round 2: .*lower the learning rate"):
+    with refusal(TrainingFailed, 4, 5, "round", 2, "learning"):
         party.train(party.initial_model(), 2)
 
 
@@ -266,18 +267,16 @@ def test_a_step_that_overflows_after_a_finite_loss_is_refused_too() -> None:
     options = TrainingOptions(payload="model", learning_rate=3e38, local_epochs=1, batch_size=None)
     task = replace(tiny(), objective="mse")
     party = learner(task, party=1, parties=2, options=options)
-    with pytest.raises(
-        TrainingFailed, match="party 2 of 2, round 0: training gave values that are not finite"
-    ):
+    with refusal(TrainingFailed, "party", 2, "round", 0, "finite"):
         party.train(party.initial_model() * np.float32(10), 0)
 
 
 def test_models_and_data_that_do_not_fit_are_refused_when_the_learner_is_made() -> None:
-    with pytest.raises(LocalProtocolError, match="party 1 of 5: the model cannot run on these data"):
+    with refusal(LocalProtocolError, "party", 1, 5, "model"):
         learner(replace(tiny(), network=lambda: nn.Linear(7, 3)))
-    with pytest.raises(LocalProtocolError, match=r"outputs of shape \(2, 1, 8, 3\), not \(batch, outputs\)"):
+    with refusal(LocalProtocolError, "shape", "(batch,"):
         learner(replace(tiny(), network=lambda: nn.Linear(8, 3)))
-    with pytest.raises(LocalProtocolError, match="party 5 is not one of 5 parties"):
+    with refusal(LocalProtocolError, "party", 5):
         learner(tiny(), party=5)
 
 
@@ -289,15 +288,15 @@ class PerSampleLoss(SupervisedTask):
 
 def test_a_loss_that_is_not_one_number_is_refused() -> None:
     task = tiny()
-    with pytest.raises(LocalProtocolError, match=r"must be one number, not of shape \(2,\)"):
+    with refusal(LocalProtocolError, "shape", "(2,)"):
         learner(PerSampleLoss(task.train, task.test, task.network))
 
 
 def test_a_model_vector_of_another_length_is_refused(digits: Task) -> None:
     party = learner(digits)
-    with pytest.raises(LocalProtocolError, match="the vector has 3 values, the model 4810"):
+    with refusal(LocalProtocolError, 3, 4810):
         party.train(np.zeros(3, np.float32), 0)
-    with pytest.raises(LocalProtocolError, match="the vector has 3 values, the model 4810"):
+    with refusal(LocalProtocolError, 3, 4810):
         party.evaluate(np.zeros(3, np.float32))
 
 
@@ -334,7 +333,7 @@ def test_standalone_is_the_federation_of_one(payload: Payload) -> None:
 
 
 def test_vectors_have_nothing_to_compare_with() -> None:
-    with pytest.raises(LocalProtocolError, match="task vectors learns nothing"):
+    with refusal(LocalProtocolError, "vectors"):
         train_central(VectorsTask(3), 1, FAST, seed=0)
-    with pytest.raises(LocalProtocolError, match="task vectors learns nothing"):
+    with refusal(LocalProtocolError, "vectors"):
         train_standalone(VectorsTask(3), 2, "iid", 1, FAST, seed=0)

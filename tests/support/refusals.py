@@ -1,0 +1,41 @@
+"""What a refusal is held against: its type, its typed reason and culprit, and the names and figures it must mention.
+
+Whole sentences are nobody's contract: an error may say the same thing better at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pytest
+
+from veilsum.protocol.errors import AbortReason
+
+Refused = TypeVar("Refused", bound=BaseException)
+
+
+def mentions(said: str, name: str) -> bool:
+    """Whether a text holds the name as a word of its own: 3 is not mentioned by 31, nor bob by bobby."""
+    before = r"(?<!\w)" if re.match(r"\w", name) else ""
+    after = r"(?!\w)" if re.search(r"\w$", name) else ""
+    return re.search(before + re.escape(name) + after, said) is not None
+
+
+@contextmanager
+def refusal(
+    kind: type[Refused], *names: object, reason: AbortReason | None = None, culprit: str | None = None
+) -> Iterator[pytest.ExceptionInfo[Refused]]:
+    """Expect an error of the kind, for the reason and with the culprit, whose text mentions each of the names:
+    settings, parties, files, figures. A name is one word; a sentence is refused here."""
+    wanted = [str(name) for name in names]
+    assert not [name for name in wanted if len(name.split()) != 1], "names are single words"
+    with pytest.raises(kind) as caught:
+        yield caught
+    error = caught.value
+    assert reason is None or getattr(error, "reason", None) is reason, f"another reason: {error!r}"
+    assert culprit is None or getattr(error, "culprit", None) == culprit, f"another culprit: {error!r}"
+    missing = [name for name in wanted if not mentions(str(error), name)]
+    assert not missing, f"{error} does not mention {', '.join(missing)}"
