@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from veilsum.protocol.machines.scheme import Scheme, register
+    from veilsum.protocol.schemes import Scheme, register
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.simulations.run.simulate import SimulationResult, simulate
     from veilsum.transport.memory.faults import Faults
@@ -27,9 +27,9 @@ __all__ = ["Faults", "FederationConfig", "Scheme", "SimulationResult", "register
 _HOMES = {
     "Faults": "veilsum.transport.memory.faults",
     "FederationConfig": "veilsum.roles.config.federation_config",
-    "Scheme": "veilsum.protocol.machines.scheme",
+    "Scheme": "veilsum.protocol.schemes",
     "SimulationResult": "veilsum.simulations.run.simulate",
-    "register": "veilsum.protocol.machines.scheme",
+    "register": "veilsum.protocol.schemes",
     "simulate": "veilsum.simulations.run.simulate",
 }
 

@@ -34,7 +34,6 @@ from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.perturbation.contract import ClientPerturbation, ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -96,7 +95,7 @@ Outcome: TypeAlias = Committed | Failed | Prepared
 
 @dataclass(frozen=True)
 class ServerContext:
-    """Everything the server's side of an attempt stands on."""
+    """Everything the server's side of an attempt stands on; `equipment` is known to the scheme alone."""
 
     me: Identity
     roster: Roster
@@ -108,7 +107,7 @@ class ServerContext:
     model: Model | None = field(repr=False)
     next_model: NextModel = field(repr=False)
     record: ParticipationRecord = field(repr=False)
-    noise: ServerPerturbation | None = field(default=None, repr=False)
+    equipment: object | None = field(default=None, repr=False)
 
     def open_round(self) -> list[Event]:
         """Tell every member that the attempt begins, with the model where the server holds it."""
@@ -119,7 +118,7 @@ class ServerContext:
 
 @dataclass(frozen=True)
 class ParticipantContext:
-    """Everything a participant's side of an attempt stands on."""
+    """Everything a participant's side of an attempt stands on; `equipment` is known to the scheme alone."""
 
     me: Identity
     roster: Roster
@@ -135,7 +134,7 @@ class ParticipantContext:
     record: ParticipationRecord = field(repr=False)
     train: Callable[[Trained, float], list[Event]] = field(repr=False)
     withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
-    noise: ClientPerturbation | None = field(default=None, repr=False)
+    equipment: object | None = field(default=None, repr=False)
 
     @property
     def name(self) -> PartyId:

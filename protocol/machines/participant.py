@@ -67,7 +67,6 @@ from veilsum.protocol.machines.session import (
 )
 from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.perturbation.contract import ClientPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -91,10 +90,10 @@ class ParticipantMachine:
         apply: ApplyMean,
         rounds_done: int = 0,
         record: ParticipationRecord | None = None,
-        noise: ClientPerturbation | None = None,
+        equipment: object | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
-        require_equipped(scheme, model, noise, at_server=False)
+        require_equipped(scheme, model, equipment, at_server=False)
         self._me = identity
         self._roster = roster
         self._parameters = parameters
@@ -102,7 +101,7 @@ class ParticipantMachine:
         self._timing = timing
         self._random = random
         self._apply = apply
-        self._noise = noise
+        self._equipment = equipment
         self.model = model
         self.rounds_done = rounds_done
         self.record = record if record is not None else ParticipationRecord()
@@ -260,7 +259,7 @@ class ParticipantMachine:
             record=self.record,
             train=self._train,
             withdraw=self._withdraw,
-            noise=self._noise,
+            equipment=self._equipment,
         )
 
     def _train(self, then: Trained, now: float) -> list[Event]:

@@ -1,21 +1,16 @@
-"""What a scheme is, and how one registers.
+"""What a scheme is.
 
 A scheme says which role its participants have, who holds the model, builds the two machines of a round
 (and, if it needs one, of a session's set-up), and states in words what each role may learn. The rest
-(sessions, attempts, deadlines, simulation, faults, stateful tests, MQTT) is done for it. The schemes of
-this package use nothing else:
-
-    @register
-    class MyScheme(Scheme):
-        name = "my-scheme"
-        ...
+(sessions, attempts, deadlines, simulation, faults, stateful tests, MQTT) is done for it, by asking the scheme:
+nothing outside its package decides anything by its name. How one registers is said in protocol/schemes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.agreed.roster import Roster
@@ -25,6 +20,7 @@ from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message
 
 
@@ -34,7 +30,16 @@ class Scheme(ABC):
     server_holds_model: ClassVar[bool] = True
     needs_rsa: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False
-    """Whether the server perturbs the model in every round, and participants never see the true one."""
+    """Whether the server perturbs the model in every round, and participants never see the true one.
+
+    Both sides are then equipped with a perturbation of the task's model, see schemes/perturbed/equipment.py.
+    """
+
+    hides_updates: ClassVar[bool] = True
+    """Whether the server sees sums alone. Then parties insist on a safe graph, and on three in a sum by default."""
+
+    announces_next_hash: ClassVar[bool] = True
+    """Whether participants are told the hash of the model after a round, where the server holds it."""
 
     exact: ClassVar[bool] = True
     """Whether the result is the mean of the fixed-point encodings, bit for bit."""
@@ -63,6 +68,16 @@ class Scheme(ABC):
     def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
         return None
 
+    def require_equipment(self, equipment: object | None, *, at_server: bool) -> None:
+        """Raise `LocalProtocolError` if this is not what the scheme's machines work with; by default nothing is."""
+        return
+
+    def parting_model(
+        self, model: Model, equipment: object | None, random: RandomBytes, *, completed: bool
+    ) -> Model | None:
+        """What participants are left with when the run ends, where the server holds the model; asked once."""
+        return model
+
     def require_graph(self, graph: Graph) -> None:
         """Raise `Rejection` if parties must not take part along this graph: unjoined parts are sums apart."""
         graph.require_connected()
@@ -82,34 +97,6 @@ class Scheme(ABC):
         return plan(parties, max_weight, clip, bits).encoding
 
 
-S = TypeVar("S", bound=type[Scheme])
-
-_registry: dict[str, Scheme] = {}
-
-
-def register(cls: S) -> S:
-    """Make a scheme known under its name; a name can be taken once."""
-    known = _registry.get(cls.name)
-    if known is not None and type(known).__qualname__ != cls.__qualname__:
-        raise ParameterError(
-            [f"a scheme named {cls.name!r} is registered already: {type(known).__qualname__}"]
-        )
-    _registry[cls.name] = cls()
-    return cls
-
-
-def scheme_names() -> tuple[str, ...]:
-    _load_own_schemes()
-    return tuple(sorted(_registry))
-
-
-def find_scheme(name: str) -> Scheme:
-    _load_own_schemes()
-    if name not in _registry:
-        raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
-    return _registry[name]
-
-
 def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | None = None) -> None:
     """Refuse parameters that this scheme cannot honour, or not with these parties, before any message."""
     problems = list(scheme.problems(parameters))
@@ -119,13 +106,14 @@ def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | No
         raise ParameterError(problems)
 
 
-def require_equipped(scheme: Scheme, model: Model | None, noise: object, *, at_server: bool) -> None:
-    """Refuse to build a machine without the model it holds, or without the noise its scheme works with."""
-    who = "server" if at_server else str(scheme.participant_role)
+def require_equipped(
+    scheme: Scheme, model: Model | None, equipment: object | None, *, at_server: bool
+) -> None:
+    """Refuse to build a machine without the model it holds, or without what its scheme works with."""
     if scheme.server_holds_model == at_server and model is None:
+        who = "server" if at_server else str(scheme.participant_role)
         raise LocalProtocolError(f"the {who} of {scheme.name} holds the model: pass the first one")
-    if scheme.perturbs and noise is None:
-        raise LocalProtocolError(f"the {who} of {scheme.name} works with noise: pass it to the machine")
+    scheme.require_equipment(equipment, at_server=at_server)
 
 
 def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> Iterator[str]:
@@ -143,10 +131,6 @@ def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> 
         scheme.require_graph(parameters.graph.draw(names, bytes(32)))
     except Rejection as problem:
         yield str(problem)
-
-
-def _load_own_schemes() -> None:
-    from veilsum.protocol.schemes import ampc, masked, perturbed, plain  # noqa: F401 - importing registers them
 
 
 def secure_sum_problems(parameters: Parameters) -> Iterator[str]:

@@ -56,7 +56,6 @@ from veilsum.protocol.machines.session import (
 )
 from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.perturbation.contract import ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -79,10 +78,10 @@ class ServerMachine:
         rounds_done: int = 0,
         first_attempt: int = 0,
         record: ParticipationRecord | None = None,
-        noise: ServerPerturbation | None = None,
+        equipment: object | None = None,
     ) -> None:
         require_workable(scheme, parameters, roster)
-        require_equipped(scheme, model, noise, at_server=True)
+        require_equipped(scheme, model, equipment, at_server=True)
         self._me = identity
         self._roster = roster
         self._parameters = parameters
@@ -91,7 +90,7 @@ class ServerMachine:
         self._random = random
         self._rounds = rounds
         self._apply = apply
-        self._noise = noise
+        self._equipment = equipment
         self._parting_model: Model | None = None
         self.model = model if scheme.server_holds_model else None
         self._model_hash = hash_model(self.model) if self.model is not None else b""
@@ -259,7 +258,7 @@ class ServerMachine:
             model=self.model,
             next_model=next_model_of(self._apply, self.rounds_done),
             record=self._record,
-            noise=self._noise,
+            equipment=self._equipment,
         )
 
     def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
@@ -311,7 +310,7 @@ class ServerMachine:
         events: list[Event] = [committed] if self.rounds_done >= self._rounds_told else []
         self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
         if self._scheme.server_holds_model:
-            known_hash = b"" if self._scheme.perturbs else outcome.model_hash
+            known_hash = outcome.model_hash if self._scheme.announces_next_hash else b""
             closed = RoundClosed(stamp, True, outcome.members, known_hash)
             events += [Send(name, closed) for name in self.session.members]
         self.rounds_done += 1
@@ -366,14 +365,12 @@ class ServerMachine:
         return Farewell(Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model)
 
     def _model_to_keep(self) -> Model:
-        """What participants are left with: the model, or one that predicts the same and has other weights."""
-        if self.model is None or (self._noise is not None and self._failed is not None):
-            return np.zeros(0, dtype="<f4")
-        if self._noise is None:
-            return self.model
-        if self._parting_model is None:
-            self._parting_model = self._noise.protect(self.model, self._random)
-        return self._parting_model
+        """What participants are left with, made once: nothing where the server holds no model or gives none away."""
+        if self._parting_model is None and self.model is not None:
+            self._parting_model = self._scheme.parting_model(
+                self.model, self._equipment, self._random, completed=self._failed is None
+            )
+        return self._parting_model if self._parting_model is not None else np.zeros(0, dtype="<f4")
 
     def _move(self, trigger: type[Message] | str, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)

@@ -1,30 +1,20 @@
-"""What schemes need from server-side perturbation, without torch.
+"""What travels about a perturbation, and what its owners keep of it, without torch.
 
-The algebra lives in protocol/perturbation and needs the traced model; machines only pass vectors around. So a
-machine is given an object of one of these kinds, and calls it inside the jobs that it requests. A test gives it
-twenty lines of numpy instead.
-
-    server   perturbation = noise.perturb(model, round, random)     send perturbation.model and perturbation.public
-    client   asked = noise.ask(...)                              only where `asks`: cross entropy with an offset
-    server   perturbation.answer(asked.question, random)
-    client   noise.compute(...)                                  all terms, one after the other, in one vector
-    server   perturbation.recover(mean of the vectors)               the mean of the true payloads
+The algebra lives beside this file and needs the traced model; schemes pass these values around. What they ask of
+the roles that hold the model stands with them, in protocol/schemes/perturbed/equipment.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.numbers.model import LocalResult, Model
-from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Length, MaxLength, Tensor, record
 
 Reals: TypeAlias = NDArray[np.float64]
@@ -95,67 +85,6 @@ class RecoveredMean:
     loss: float
     condition: float
     warning: str | None = None
-
-
-class Perturbation(Protocol):
-    """The server's secret of one attempt, and what it made of the model."""
-
-    @property
-    def model(self) -> Model: ...
-
-    @property
-    def public(self) -> PublicPart: ...
-
-    def require_question(self, question: ExchangeRequest) -> None:
-        """Refuse a question that cannot be answered; light."""
-
-    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
-
-    def recover(self, terms: Reals) -> RecoveredMean:
-        """Raises `PrecisionLost` when nothing but rounding would come out."""
-
-
-class ServerPerturbation(Protocol):
-    """`terms` are the names and lengths of what clients upload, in order; `asks` whether they must ask first."""
-
-    @property
-    def terms(self) -> Mapping[str, int]: ...
-
-    @property
-    def asks(self) -> bool: ...
-
-    def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:  # noqa: A002 - the protocol's own word
-        """Draw the noise of one attempt."""
-
-    def protect(self, model: Model, random: RandomBytes) -> Model:
-        """A model with true predictions and other weights, for clients to keep."""
-
-    def adapt(self, condition: float) -> None:
-        """Let the size of the noise follow the condition number of the last recovery."""
-
-
-class ClientPerturbation(Protocol):
-    @property
-    def terms(self) -> Mapping[str, int]: ...
-
-    @property
-    def asks(self) -> bool: ...
-
-    def require_public(self, public: PublicPart) -> None:
-        """Refuse noise that does not fit the agreed settings or our own model; light."""
-
-    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
-        """The first half of the local work, where the server must be asked."""
-
-    def compute(
-        self,
-        model: Model,
-        public: PublicPart,
-        round: int,  # noqa: A002 - the protocol's own word
-        asked: Asked | None,
-        answer: ExchangeReply | None,
-    ) -> LocalResult:
-        """All terms end to end, in float32."""
 
 
 def require_numbers(vector: Tensor, kind: str, length: int, what: str) -> None:

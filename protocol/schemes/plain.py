@@ -29,11 +29,12 @@ from veilsum.protocol.machines.attempt import (
     require_from_server,
 )
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
-from veilsum.protocol.machines.scheme import Scheme, register
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 
 
@@ -245,6 +246,7 @@ class PlainClient(AttemptMachine):
 class Plain(Scheme):
     name = "plain"
     exact = False
+    hides_updates = False
     learns = {
         "server": "every individual update and the global model",
         "client": "the global model",

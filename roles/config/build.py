@@ -25,9 +25,10 @@ from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.schemes.perturbed.options import noise_options
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.user_code import import_named
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
@@ -18,12 +18,10 @@ from veilsum.roles.federation.signed_roster import RosterRefused
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.monitor.log import LogFormat
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
-from veilsum.roles.process.machines import Noise
 from veilsum.roles.process.server_step import StepOptimizer
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning
-    from veilsum.roles.learning.perturbation.client import PerturbedLearner
 
 STATE_FOLDER = "state"
 
@@ -81,13 +79,13 @@ def state_folder(folder: Path, name: str) -> Path:
     return folder / STATE_FOLDER / name
 
 
-def find_noise(place: RoleContext, learner: Learner | None) -> Noise:
+def find_equipment(place: RoleContext, learner: Learner | None) -> object | None:
     """What the machine of a perturbing scheme is given: a client its learner; a server traces the model, with torch."""
     config = place.loaded.config
     if not config.perturbs:
         return None
     if learner is not None:
-        return cast("PerturbedLearner", learner)
+        return learner
     from veilsum.roles.learning.perturbation.client import trace_task
     from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
     from veilsum.roles.learning.task import load_task
@@ -109,9 +107,9 @@ def find_optimizer(place: RoleContext) -> StepOptimizer | None:
     return make_server_optimizer(task, training)
 
 
-def noise_notes(noise: Noise) -> Iterator[str]:
-    """What the noise leaves open, said by whoever draws it."""
-    warn = getattr(noise, "warnings", None)
+def equipment_notes(equipment: object | None) -> Iterator[str]:
+    """What the equipment of the scheme leaves open, said by itself."""
+    warn = getattr(equipment, "warnings", None)
     return iter(()) if warn is None else warn()
 
 

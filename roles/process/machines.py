@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
@@ -14,7 +14,6 @@ from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.machines.transitions import Phase
-from veilsum.protocol.perturbation.contract import ClientPerturbation, ServerPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.config.federation_config import FederationConfig
@@ -23,9 +22,6 @@ from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.training.settings import TrainingOptions
-
-Noise: TypeAlias = ServerPerturbation | ClientPerturbation | None
-"""What the machine of a perturbing scheme is given: the server its keys, a client its learner."""
 
 
 class Machine(Protocol):
@@ -65,12 +61,12 @@ class Rules:
         identity: Identity,
         durable: PersistentState,
         random: RandomBytes,
-        noise: Noise = None,
+        equipment: object | None = None,
         optimizer: StepOptimizer | None = None,
     ) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk.
 
-        `noise` where its scheme works with some; `optimizer` for a server that steps with one.
+        `equipment` is what its scheme asks of the role; `optimizer` for a server that steps with one.
         """
         model = durable.model if self.holds_model(identity.name) else None
         if identity.name == SERVER:
@@ -87,7 +83,7 @@ class Rules:
                 rounds_done=durable.rounds_done,
                 first_attempt=durable.attempt,
                 record=durable.record,
-                noise=cast("ServerPerturbation | None", noise),
+                equipment=equipment,
             )
         return ParticipantMachine(
             identity=identity,
@@ -100,5 +96,5 @@ class Rules:
             apply=ServerStep(self.training).apply,
             rounds_done=durable.rounds_done,
             record=durable.record,
-            noise=cast("ClientPerturbation | None", noise),
+            equipment=equipment,
         )

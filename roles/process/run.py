@@ -34,18 +34,18 @@ from veilsum.roles.process.context import (
     RoleContext,
     RoleOptions,
     defence_notes,
+    equipment_notes,
+    find_equipment,
     find_first_model,
-    find_noise,
     find_optimizer,
     make_party_learner,
-    noise_notes,
     state_folder,
     take_place,
 )
 from veilsum.roles.process.driver import Driver, Ended
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
-from veilsum.roles.process.machines import Noise, Rules
+from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.quorum import Quorum
@@ -114,13 +114,19 @@ def _run(place: RoleContext, state: StateFolder, journal: RoleLog) -> int:
     seen = saved.seen if saved is not None else {}
     state.save(durable, seen)
     post = EnvelopeCodec(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
-    noise = find_noise(place, learner)
-    warnings = (*rules.scheme.warnings(rules.parameters), *noise_notes(noise), *defence_notes(place, learner))
+    equipment = find_equipment(place, learner)
+    warnings = (
+        *rules.scheme.warnings(rules.parameters),
+        *equipment_notes(equipment),
+        *defence_notes(place, learner),
+    )
     for text in warnings:
         journal.say("warning", text=text)
     optimizer = find_optimizer(place)
     recording = begin_recording(place, rules, learner, first if durable.rounds_done == 0 else None, journal)
-    station = RoleProcess(place, rules, durable, state, post, learner, journal, noise, optimizer, recording)
+    station = RoleProcess(
+        place, rules, durable, state, post, learner, journal, equipment, optimizer, recording
+    )
     return station.run()
 
 
@@ -135,7 +141,7 @@ class RoleProcess:
     post: EnvelopeCodec
     learner: Learner | None
     journal: RoleLog
-    noise: Noise
+    equipment: object | None
     optimizer: StepOptimizer | None
     recording: ViewRecording | None = None
 
@@ -198,9 +204,11 @@ class RoleProcess:
     async def _drive(self, transport: MqttTransport, work: Executor, disk: Executor) -> Ended:
         timing = self.rules.config.timing
         random = require_real_entropy(system_entropy)
-        machine = self.rules.machine(self.place.identity, self.durable, random, self.noise, self.optimizer)
+        machine = self.rules.machine(
+            self.place.identity, self.durable, random, self.equipment, self.optimizer
+        )
         if self.recording is not None:
-            self.recording.watch(machine, self.noise)
+            self.recording.watch(machine, self.equipment)
         driver = Driver(
             machine=machine,
             post=self.post,

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
-from veilsum.protocol.machines.scheme import scheme_names
 from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.federation.private_files import replace_private_file
@@ -70,7 +69,6 @@ def save_view(view: View, path: Path) -> None:
 
 def load_view(path: Path) -> View:
     """The view in the file, or `BadViewFile` with what is wrong."""
-    scheme_names()
     try:
         with np.load(io.BytesIO(_content(path)), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.scheme import find_scheme
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.wire.codec import encode_message
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.task import Samples

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, SERVER_TABLE
-from veilsum.protocol.machines.scheme import Scheme, find_scheme, scheme_names
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.transitions import TransitionTable, Trigger
+from veilsum.protocol.schemes.registry import find_scheme, scheme_names
 from veilsum.protocol.wire.messages import kind_of
 
 PAGE = "machines.md"

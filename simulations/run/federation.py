@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
@@ -26,13 +26,12 @@ from veilsum.roles.learning.factory import Defended, make_learner, make_server_o
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.machines import Noise, Rules
+from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 from veilsum.simulations.run.keypool import simulation_rsa_key
 
 if TYPE_CHECKING:
-    from veilsum.roles.learning.perturbation.client import PerturbedLearner
     from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
 
 
@@ -119,10 +118,10 @@ class Federation:
     def machine(self, name: PartyId, durable: PersistentState) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{durable.life}")
-        noise: Noise = None
+        equipment: object | None = None
         if self.noise is not None:
-            noise = self.noise if name == SERVER else cast("PerturbedLearner", self.learners[name])
-        return self.rules.machine(self.identities[name], durable, random, noise, self.optimizer)
+            equipment = self.noise if name == SERVER else self.learners[name]
+        return self.rules.machine(self.identities[name], durable, random, equipment, self.optimizer)
 
     def stepping(self) -> ServerStep:
         """What makes the next model from a mean, as a server that has done no round yet."""

@@ -23,8 +23,9 @@ from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
-from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.run.keypool import simulation_rsa_key
@@ -67,7 +68,7 @@ class Federation:
     learner: TableLearner = dataclasses.field(repr=False)
     entropy: SeededEntropy = dataclasses.field(repr=False)
 
-    def noise_of(self, name: PartyId) -> TableServerPerturbation | TableClientPerturbation | None:
+    def equipment_of(self, name: PartyId) -> TableServerPerturbation | TableClientPerturbation | None:
         """What the machine of a perturbing scheme is given besides."""
         if not self.scheme.perturbs:
             return None

@@ -35,7 +35,8 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.graph import Edge
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.scheme import find_scheme, require_workable
+from veilsum.protocol.machines.scheme import require_workable
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.simulations.testing.federation import CLIP, MAX_WEIGHT
 from veilsum.simulations.testing.message_strategies import party_ids
 from veilsum.simulations.testing.table import Table

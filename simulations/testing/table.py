@@ -336,7 +336,7 @@ class Table:
             "apply": federation.apply,
             "rounds_done": durable.rounds_done,
             "record": durable.record,
-            "noise": federation.noise_of(name),
+            "equipment": federation.equipment_of(name),
             "model": durable.model if durable.model is not None else federation.initial_model,
         }
         if name == SERVER:

@@ -10,29 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from veilsum.protocol.agreed.parameters import Parameters
-from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import (
+from veilsum.protocol.schemes import (
+    SERVER,
+    AbortReason,
     AttemptMachine,
     Committed,
+    Event,
     Failed,
+    LocalResult,
+    Message,
+    Model,
+    Parameters,
     ParticipantContext,
+    PartyId,
+    Phase,
+    ProtocolError,
+    Rejection,
+    RingVector,
+    RoundClosed,
+    Scheme,
+    Send,
     ServerContext,
+    Stamp,
+    Tensor,
+    TransitionTable,
+    WorkRequested,
     failure_of,
     handles,
+    hash_model,
+    mask_upload,
+    message,
     outcome_of,
+    pair_mask_key,
+    register,
     require_absent,
     require_from_server,
+    secure_sum_problems,
 )
-from veilsum.protocol.machines.events import Event, Send, WorkRequested
-from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
-from veilsum.protocol.machines.session import RoundClosed, hash_model
-from veilsum.protocol.machines.transitions import Phase, TransitionTable
-from veilsum.protocol.numbers.model import LocalResult, Model
-from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key
-from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 
 
 @message("ballot.vote")

@@ -8,7 +8,7 @@ from veilsum.protocol.agreed.parameters import Bias, Parameters, Recovery, Rekey
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
+from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.schemes.ampc.messages import (
     ModelHeld,
     ResultDigest,
@@ -18,6 +18,7 @@ from veilsum.protocol.schemes.ampc.messages import (
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.ampc.server import AmpcServer
 from veilsum.protocol.schemes.ampc.setup import EpochRelay, EpochSetup
+from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
+from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.masked.server import MaskedServer
+from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput

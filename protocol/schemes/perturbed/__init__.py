@@ -11,15 +11,19 @@ from collections.abc import Iterator, Mapping
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.scheme import Scheme, register, secure_sum_problems
+from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, fits_budget
+from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import Ring
+from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.perturbed.bilateral import BilateralClient, BilateralServer
 from veilsum.protocol.schemes.perturbed.client import PerturbedClient
+from veilsum.protocol.schemes.perturbed.equipment import client_equipment, server_equipment
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.options import read_settings, setting_problems
 from veilsum.protocol.schemes.perturbed.server import PerturbedServer
+from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -30,6 +34,19 @@ _LARGEST_RANGE_BITS = 30
 
 class _Perturbing(Scheme):
     perturbs = True
+    announces_next_hash = False
+
+    def require_equipment(self, equipment: object | None, *, at_server: bool) -> None:
+        if at_server:
+            server_equipment(equipment)
+        else:
+            client_equipment(equipment)
+
+    def parting_model(
+        self, model: Model, equipment: object | None, random: RandomBytes, *, completed: bool
+    ) -> Model | None:
+        """A model that predicts the same and has other weights; none after a run that failed."""
+        return server_equipment(equipment).protect(model, random) if completed else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from setting_problems(parameters.options)
@@ -43,6 +60,7 @@ class _Perturbing(Scheme):
 class Perturbed(_Perturbing):
     name = "perturbed"
     exact = False
+    hides_updates = False
     learns = {
         "server": "every individual gradient and the global model; with cross entropy and an offset also the "
         "softmax of every sample",

@@ -73,11 +73,11 @@ class BilateralServer(MaskedServer):
 
     @property
     def _vector_length(self) -> int:
-        return self._context.parameters.encoding.vector_length(sum(self._perturber.noise.terms.values()))
+        return self._context.parameters.encoding.vector_length(sum(self._perturber.equipment.terms.values()))
 
     @property
     def _mask_terms(self) -> Mapping[str, slice]:
-        return mask_terms(self._perturber.noise.terms)
+        return mask_terms(self._perturber.equipment.terms)
 
     @property
     def _masking_stamp(self) -> Stamp:
@@ -131,7 +131,7 @@ class BilateralServer(MaskedServer):
 
     def _opened(self, opened: Opened, now: float) -> list[Event]:
         assert isinstance(opened, RecoveredSum)
-        self._perturber.noise.adapt(opened.condition)
+        self._perturber.equipment.adapt(opened.condition)
         warnings: list[Event] = [] if opened.warning is None else [Warned(opened.warning)]
         return warnings + super()._opened(opened, now)
 
@@ -155,7 +155,7 @@ class BilateralClient(MaskedClient):
 
     @property
     def _mask_terms(self) -> Mapping[str, slice]:
-        return mask_terms(self._terms.noise.terms)
+        return mask_terms(self._terms.equipment.terms)
 
     def start(self, now: float) -> list[Event]:
         self._wait(now)
@@ -182,7 +182,7 @@ class BilateralClient(MaskedClient):
         try:
             return super()._encoded()
         except EncodingError as error:
-            found = list(_outside(self._terms.noise.terms, self._trained.payload, self._context))
+            found = list(_outside(self._terms.equipment.terms, self._trained.payload, self._context))
             if not found:
                 raise
             raise TermTooLarge(found[0], error) from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.attempt import ParticipantContext, Trained
 from veilsum.protocol.machines.events import Event, Send, TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
-from veilsum.protocol.perturbation.contract import Asked, ClientPerturbation, ExchangeReply, PublicPart
+from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, PublicPart
+from veilsum.protocol.schemes.perturbed.equipment import ClientPerturbation, client_equipment
 from veilsum.protocol.schemes.perturbed.messages import SoftmaxRequest
 
 
@@ -15,9 +16,7 @@ class LocalTerms:
     """Requests the work and hands the terms to `then`; whoever owns it keeps the phases."""
 
     def __init__(self, context: ParticipantContext, then: Trained) -> None:
-        if context.noise is None:
-            raise LocalProtocolError("a client of this scheme needs its noise: pass it to the machine")
-        self.noise: ClientPerturbation = context.noise
+        self.equipment: ClientPerturbation = client_equipment(context.equipment)
         self.public: PublicPart | None = None
         self._context = context
         self._then = then
@@ -27,18 +26,18 @@ class LocalTerms:
     def require_public(self, public: PublicPart) -> None:
         if self.public is not None:
             raise Rejection(AbortReason.REPLAY, "the noise of this attempt is known already")
-        self.noise.require_public(public)
+        self.equipment.require_public(public)
 
     def begin(self, public: PublicPart) -> list[Event]:
         self.public = public
-        if not self.noise.asks:
+        if not self.equipment.asks:
             return [self._training(None)]
         context = self._context
         assert context.model is not None
         model, round_number, random = context.model, context.stamp.round, context.random
 
         def ask() -> Asked:
-            return self.noise.ask(model, public, round_number, random)
+            return self.equipment.ask(model, public, round_number, random)
 
         return [WorkRequested(ask, self._send_question, self._withdraw)]
 
@@ -62,7 +61,7 @@ class LocalTerms:
         model, round_number = context.model, context.stamp.round
 
         def compute() -> LocalResult:
-            return self.noise.compute(model, public, round_number, asked, answer)
+            return self.equipment.compute(model, public, round_number, asked, answer)
 
         return TrainingRequested(round_number, model, self._finish, self._withdraw, compute)
 

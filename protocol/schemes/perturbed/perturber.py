@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Failed, ServerContext, failure_of, require_absent
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.session import RoundOpened, hash_model
-from veilsum.protocol.perturbation.contract import ExchangeReply, Perturbation, ServerPerturbation
+from veilsum.protocol.perturbation.contract import ExchangeReply
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
+from veilsum.protocol.schemes.perturbed.equipment import Perturbation, ServerPerturbation, server_equipment
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxReply, SoftmaxRequest
 from veilsum.protocol.wire.messages import Stamp
 
@@ -30,9 +31,7 @@ class ModelPerturber:
     """One attempt's key and who has asked about it; the machine that owns it keeps the phases."""
 
     def __init__(self, context: ServerContext) -> None:
-        if context.noise is None:
-            raise LocalProtocolError("the server of this scheme needs its noise: pass it to the machine")
-        self.noise: ServerPerturbation = context.noise
+        self.equipment: ServerPerturbation = server_equipment(context.equipment)
         self._context = context
         self._drawn: Drawn | None = None
         self._asked: set[PartyId] = set()
@@ -47,7 +46,7 @@ class ModelPerturber:
         """A fresh key for every attempt. Heavy: runs away from the event loop."""
         context = self._context
         assert context.model is not None
-        perturbation = self.noise.perturb(context.model, context.stamp.round, context.random)
+        perturbation = self.equipment.perturb(context.model, context.stamp.round, context.random)
         return Drawn(perturbation, hash_model(perturbation.model))
 
     def adopt(self, drawn: Drawn) -> Stamp:
@@ -70,7 +69,7 @@ class ModelPerturber:
         failed: Callable[[ProtocolError, float], list[Event]],
     ) -> list[Event]:
         """One question of each client; its answer is sent if the attempt still collects by then."""
-        if not self.noise.asks:
+        if not self.equipment.asks:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "this noise needs no questions")
         require_absent(sender, self._asked)
         question, perturbation, stamp, random = (
@@ -104,11 +103,11 @@ class ModelPerturber:
         """
         if not self._too_loud and reason in (ExchangeOverflow.told, TermTooLarge.told):
             self._too_loud = True
-            self.noise.adapt(math.inf)
+            self.equipment.adapt(math.inf)
 
     def failure(self, error: ProtocolError) -> Failed:
         """What a failed answer or recovery means; the next attempt has less noise if this one had too much."""
         if not isinstance(error, PrecisionLost | ExchangeOverflow):
             return failure_of(error)
-        self.noise.adapt(error.condition if isinstance(error, PrecisionLost) else math.inf)
+        self.equipment.adapt(error.condition if isinstance(error, PrecisionLost) else math.inf)
         return Failed(AbortReason.PRECISION_LOST, detail=str(error))

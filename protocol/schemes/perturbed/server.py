@@ -106,7 +106,7 @@ class PerturbedServer(AttemptMachine):
             raise Rejection(
                 AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs"
             )
-        require_numbers(message.terms, "<f4", sum(self._perturber.noise.terms.values()), "the terms")
+        require_numbers(message.terms, "<f4", sum(self._perturber.equipment.terms.values()), "the terms")
         if not 1 <= message.samples <= self._context.parameters.encoding.max_weight:
             raise Rejection(AbortReason.OVER_BUDGET, f"{message.samples} samples")
 
@@ -146,7 +146,7 @@ class PerturbedServer(AttemptMachine):
 
     def _stepped(self, stepped: Stepped, now: float) -> list[Event]:
         recovered = stepped.recovered
-        self._perturber.noise.adapt(recovered.condition)
+        self._perturber.equipment.adapt(recovered.condition)
         self.move("work", _P.CLOSED)
         members = tuple(sorted(self._uploads))
         self.outcome = Committed(members, stepped.model, stepped.model_hash, loss=recovered.loss)

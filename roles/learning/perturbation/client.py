@@ -1,6 +1,6 @@
 """Local work on a perturbed model, and the server's noise for the model of a task.
 
-What protocol/perturbation/contract.py asks for, with torch.
+What protocol/schemes/perturbed/equipment.py asks for, with torch.
 
 Both sides trace the task's own network, with the same plan at all parties. A vector lists parameters and then buffers;
 noise covers the parameters. Buffers are running statistics of batch normalisations: their factors are one, so they are

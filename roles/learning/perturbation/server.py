@@ -1,4 +1,4 @@
-"""The server's noise for the model of a task: `ServerPerturbation` of protocol/perturbation/contract.py, with torch."""
+"""The server's side for the model of a task: `ServerPerturbation` of schemes/perturbed/equipment.py, with torch."""
 
 from __future__ import annotations
 

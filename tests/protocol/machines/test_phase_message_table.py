@@ -33,9 +33,9 @@ from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, SERVER_TABLE, ParticipantPhase, ServerPhase
-from veilsum.protocol.machines.scheme import find_scheme
 from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.schemes.ampc.messages import ModelHeld
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, registered_messages
 from veilsum.roles.process.entropy import SeededEntropy

@@ -18,11 +18,11 @@ from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFailed, RunFinished
-from veilsum.protocol.machines.scheme import find_scheme
 from veilsum.protocol.machines.session import SessionOpened
 from veilsum.protocol.numbers.fixedpoint import plan
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.schemes.ampc.messages import ModelGiven, SeedsForNeighbour, SeedsRevealed, ShareVector
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput

@@ -26,7 +26,7 @@ from veilsum.protocol.agreed.parameters import (
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import GraphKind
-from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.federation_config import FederationConfig, party_names
 from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, TABLES, Form
 from veilsum.roles.learning.contract import PAYLOADS

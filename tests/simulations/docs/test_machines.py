@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.protocol.machines.scheme import find_scheme
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.simulations.docs.machines import PAGE, machines_page, main
 
 

@@ -14,8 +14,8 @@ from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RoundCommitted, RunFailed, RunFinished, TrainingRequested
-from veilsum.protocol.machines.scheme import find_scheme
 from veilsum.protocol.machines.session import Knock
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.secure_sum.shares import ReleasedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList
 from veilsum.protocol.secure_sum.uploads import MaskedInput

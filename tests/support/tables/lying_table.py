@@ -40,10 +40,11 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.participation import ParticipationRecord
-from veilsum.protocol.machines.scheme import Scheme, find_scheme
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.fixedpoint import plan
 from veilsum.protocol.numbers.model import LocalResult
+from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import PAYLOADS, apply_update
 from veilsum.roles.process.entropy import SeededEntropy

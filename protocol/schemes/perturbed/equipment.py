@@ -1,0 +1,109 @@
+"""What perturbing schemes need of the role that runs them, without torch.
+
+The algebra needs the traced model; machines only pass vectors around. So a machine is equipped with an object of one
+of these kinds, and calls it inside the jobs that it requests. A test gives it twenty lines of numpy instead.
+
+    server   perturbation = equipment.perturb(model, round, random)   send perturbation.model and perturbation.public
+    client   asked = equipment.ask(...)                               only where `asks`: cross entropy with an offset
+    server   perturbation.answer(asked.question, random)
+    client   equipment.compute(...)                                   all terms, one after the other, in one vector
+    server   perturbation.recover(mean of the vectors)                the mean of the true payloads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.perturbation.contract import (
+    Asked,
+    ExchangeReply,
+    ExchangeRequest,
+    PublicPart,
+    Reals,
+    RecoveredMean,
+)
+from veilsum.protocol.randomness import RandomBytes
+
+
+class Perturbation(Protocol):
+    """The server's secret of one attempt, and what it made of the model."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def public(self) -> PublicPart: ...
+
+    def require_question(self, question: ExchangeRequest) -> None:
+        """Refuse a question that cannot be answered; light."""
+
+    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
+
+    def recover(self, terms: Reals) -> RecoveredMean:
+        """Raises `PrecisionLost` when nothing but rounding would come out."""
+
+
+class ServerPerturbation(Protocol):
+    """`terms` are the names and lengths of what clients upload, in order; `asks` whether they must ask first."""
+
+    @property
+    def terms(self) -> Mapping[str, int]: ...
+
+    @property
+    def asks(self) -> bool: ...
+
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:  # noqa: A002 - the protocol's own word
+        """Draw the noise of one attempt."""
+
+    def protect(self, model: Model, random: RandomBytes) -> Model:
+        """A model with true predictions and other weights, for clients to keep."""
+
+    def adapt(self, condition: float) -> None:
+        """Let the size of the noise follow the condition number of the last recovery."""
+
+
+class ClientPerturbation(Protocol):
+    @property
+    def terms(self) -> Mapping[str, int]: ...
+
+    @property
+    def asks(self) -> bool: ...
+
+    def require_public(self, public: PublicPart) -> None:
+        """Refuse noise that does not fit the agreed settings or our own model; light."""
+
+    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+        """The first half of the local work, where the server must be asked."""
+
+    def compute(
+        self,
+        model: Model,
+        public: PublicPart,
+        round: int,  # noqa: A002 - the protocol's own word
+        asked: Asked | None,
+        answer: ExchangeReply | None,
+    ) -> LocalResult:
+        """All terms end to end, in float32."""
+
+
+def server_equipment(equipment: object | None) -> ServerPerturbation:
+    """The server's perturbation, or `LocalProtocolError` if its machine was given none."""
+    _require(equipment, "perturb", "the server")
+    return cast(ServerPerturbation, equipment)
+
+
+def client_equipment(equipment: object | None) -> ClientPerturbation:
+    """A client's perturbation, or `LocalProtocolError` if its machine was given none."""
+    _require(equipment, "compute", "a client")
+    return cast(ClientPerturbation, equipment)
+
+
+def _require(equipment: object | None, method: str, who: str) -> None:
+    if not callable(getattr(equipment, method, None)):
+        raise LocalProtocolError(
+            f"{who} of a perturbing scheme needs its perturbation, not {type(equipment).__name__}: "
+            "pass it to the machine as equipment"
+        )

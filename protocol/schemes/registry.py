@@ -1,0 +1,44 @@
+"""The schemes by name: how one registers, and how one is found.
+
+Importing the package registers the schemes that are built in; a module of a user registers its own when it is
+imported. A name can be taken once, so no class ever takes the place of another.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.machines.scheme import Scheme
+
+S = TypeVar("S", bound=type[Scheme])
+
+_registry: dict[str, Scheme] = {}
+
+
+def register(cls: S) -> S:
+    """Make a scheme known under its name; a name can be taken once."""
+    known = _registry.get(cls.name)
+    if known is not None and _home_of(type(known)) != _home_of(cls):
+        raise ParameterError(
+            [
+                f"a scheme named {cls.name!r} is registered already: {_home_of(type(known))}; "
+                f"give {_home_of(cls)} a name of its own"
+            ]
+        )
+    _registry[cls.name] = cls()
+    return cls
+
+
+def scheme_names() -> tuple[str, ...]:
+    return tuple(sorted(_registry))
+
+
+def find_scheme(name: str) -> Scheme:
+    if name not in _registry:
+        raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
+    return _registry[name]
+
+
+def _home_of(cls: type[Scheme]) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
