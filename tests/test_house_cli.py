@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -26,7 +25,7 @@ def every_command(
     for command in commands:
         words = (*before, command.name)
         yield words
-        yield from every_command(getattr(importlib.import_module(command.module), "COMMANDS", ()), words)
+        yield from every_command(getattr(command.load(), "COMMANDS", ()), words)
 
 
 ALL_HELP = [(), *every_command()]

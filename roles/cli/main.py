@@ -1,6 +1,6 @@
 """The `veilsum` command: the table of commands, and what becomes of their errors.
 
-A new command is one line in COMMANDS and one file (see commandtable.py for what the file brings).
+A new command is one line in COMMANDS and one file; roles/cli/table.py says what the file brings.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ COMMANDS = (
         "veilsum.roles.commands.run.launch",
     ),
     Command("broker", "Run", "the message broker of a federation", "veilsum.roles.commands.run.broker"),
-    Command("server", "Run", "the server of a federation", "veilsum.roles.commands.run.server"),
+    Command("server", "Run", "the server of a federation", "veilsum.roles.commands.run.role:SERVER"),
     Command(
         "client",
         "Run",
         "a party of a plain, masked, perturbed or bilateral federation",
-        "veilsum.roles.commands.run.client",
+        "veilsum.roles.commands.run.role:CLIENT",
     ),
-    Command("peer", "Run", "a party of an mpc or ampc federation", "veilsum.roles.commands.run.peer"),
+    Command("peer", "Run", "a party of an mpc or ampc federation", "veilsum.roles.commands.run.role:PEER"),
     Command("status", "Run", "where everyone is, from signed statuses", "veilsum.roles.commands.run.status"),
     Command(
         "export",

@@ -7,8 +7,9 @@ module. The module is imported when the command is asked for, and brings
     add_arguments(parser)    the options; must import nothing heavy, so that `--help` stays quick
     run(args) -> int         the exit code; imports what it needs inside
 
-or, for a command with sub-commands, `COMMANDS`: another table. Modules are named, not imported, also because
-roles must not import simulations, and some commands live there.
+or, for a command with sub-commands, `COMMANDS`: another table. A file that serves several commands holds an object
+for each, named `module:object`, which brings the same, its help text as `description`. Modules are named, not
+imported, also because roles must not import simulations, and some commands live there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 HELP_FLAGS = ("-h", "--help")
 
@@ -31,10 +32,18 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Command:
+    """One line of the table; `home` is the module, or `module:object`, that brings the command."""
+
     name: str
     group: str
     summary: str
-    module: str
+    home: str
+
+    def load(self) -> Any:
+        """What brings the command, imported now."""
+        module, _, name = self.home.partition(":")
+        found = importlib.import_module(module)
+        return getattr(found, name) if name else found
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,14 +69,14 @@ def run_table(
         sys.stdout.write(table_help(prog, commands, description, closing))
         return 0
     command = _find(prog, commands, arguments[0])
-    module = importlib.import_module(command.module)
-    text = textwrap.dedent(module.__doc__ or command.summary).strip()
+    home = command.load()
+    text = textwrap.dedent(getattr(home, "description", home.__doc__) or command.summary).strip()
     inner = f"{prog} {command.name}"
-    if hasattr(module, "COMMANDS"):
-        return run_table(inner, module.COMMANDS, text, "", arguments[1:])
+    if hasattr(home, "COMMANDS"):
+        return run_table(inner, home.COMMANDS, text, "", arguments[1:])
     parser = Parser(inner, text)
-    module.add_arguments(parser)
-    return int(module.run(parser.parse_args(arguments[1:])))
+    home.add_arguments(parser)
+    return int(home.run(parser.parse_args(arguments[1:])))
 
 
 def table_help(prog: str, commands: Sequence[Command], description: str, closing: str) -> str:
