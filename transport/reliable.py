@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from veilsum.transport.base import Datagram, GoneHint, Received
+from veilsum.transport.closing import end_task
 from veilsum.transport.errors import Closed, TransportError
 from veilsum.transport.framing.endpoint import Failed
 from veilsum.transport.limits import MIB
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FAREWELL_S = 2.0
 """How long closing may take to get the last acknowledgements out."""
+END_S = 1.0
+"""How long reader and writer may take to end after that; the link has limits of its own."""
 
 
 class FramedTransport:
@@ -58,12 +61,11 @@ class FramedTransport:
             with contextlib.suppress(TimeoutError, TransportError):
                 await asyncio.wait_for(self._send_what_is_ready(), FAREWELL_S)
         self._fail(Closed(self.address))
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        running = self._running
+        ended = running is not None and await end_task(running, END_S)
         await self._link.__aexit__(*exc_info)
-        if self._running is not None and not self._running.cancelled():
-            self._running.result()
+        if running is not None and ended and not running.cancelled():
+            running.result()
 
     async def send(self, receiver: Address, payload: Sequence[Buffer], deadline_s: float) -> None:
         """Return when `receiver` has acknowledged the whole message, or raise by the deadline."""

@@ -19,8 +19,8 @@ from veilsum.roles.broker.files import OBSERVER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.monitor.status import Status, open_status
+from veilsum.transport.mqtt.link import MqttLink
 from veilsum.transport.mqtt.topics import Topics
-from veilsum.transport.mqtt.transport import MqttLink
 
 CONNECT_WITHIN_S = 10.0
 

@@ -15,8 +15,9 @@ from tests.support.sealed_party import FEDERATION, mqtt_party, seals
 from veilsum.transport.errors import BrokerUnreachable, Closed, TooLarge, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion
+from veilsum.transport.mqtt.client import LARGEST_ACCEPTED
 from veilsum.transport.mqtt.topics import Topics
-from veilsum.transport.mqtt.transport import LARGEST_ACCEPTED, MqttTransport
+from veilsum.transport.mqtt.transport import MqttTransport
 
 PATIENCE_S = 30.0
 

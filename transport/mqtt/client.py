@@ -1,0 +1,112 @@
+"""One connection to a broker: aiomqtt's client, with what it does not tell us and what its refusals mean."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import aiomqtt
+from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from veilsum.transport.limits import MIB
+
+if TYPE_CHECKING:
+    import ssl
+
+    from veilsum.transport.mqtt.broker_address import BrokerAddress
+
+KEEPALIVE_S = 20
+LARGEST_ACCEPTED = 2 * MIB
+"""Datagrams beyond this were not made by our framing and are ignored."""
+MOST_QUEUED = 1024
+
+SESSION_TAKEN_OVER = 142
+WRONG_VERSION = 132
+FINAL_REFUSALS = {133, 134, 135, 138, 140}
+"""CONNACK reasons that trying again does not change: identifier, password, authorisation, ban, method."""
+
+Protocol: TypeAlias = aiomqtt.ProtocolVersion
+V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
+
+
+class BrokerClient(aiomqtt.Client):
+    """A client that keeps what the broker says when it lets us in, and notices when it hangs up instead."""
+
+    largest_packet: int | None = None
+
+    def _on_connect(
+        self,
+        client: Any,
+        userdata: Any,
+        flags: Any,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        self.largest_packet = getattr(properties, "MaximumPacketSize", None)
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    def _on_disconnect(
+        self,
+        client: Any,
+        userdata: Any,
+        flags: Any,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        if not self._connected.done():
+            self._connected.set_exception(aiomqtt.MqttError("the broker hung up before it let us in"))
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+
+    async def subscribe_or_refuse(self, topic: str) -> bool:
+        """Whether the broker lets us read the topic."""
+        (granted,) = await self.subscribe(topic)
+        return (granted.value if isinstance(granted, ReasonCode) else granted) < 128
+
+
+def new_client(
+    broker: BrokerAddress,
+    protocol: Protocol,
+    identifier: str,
+    gone_topic: str,
+    *,
+    tls: ssl.SSLContext | None,
+    answer_within_s: float,
+    logger: logging.Logger,
+) -> BrokerClient:
+    """A client that is not connected yet; the broker publishes `lost` under `gone_topic` when it loses us."""
+    speaks_5 = protocol is V5
+    return BrokerClient(
+        broker.host,
+        broker.port,
+        username=broker.username,
+        password=broker.password,
+        identifier=identifier,
+        protocol=protocol,
+        clean_session=None if speaks_5 else True,
+        clean_start=True if speaks_5 else MQTT_CLEAN_START_FIRST_ONLY,
+        properties=_largest_packet_for_us() if speaks_5 else None,
+        will=aiomqtt.Will(gone_topic, b"lost", qos=1),
+        tls_context=tls,
+        timeout=answer_within_s,
+        keepalive=KEEPALIVE_S,
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+        logger=logger,
+        max_queued_incoming_messages=MOST_QUEUED,
+    )
+
+
+def reason_of(error: aiomqtt.MqttError) -> ReasonCode | None:
+    """What the broker gave as its reason, if it gave one."""
+    cause = error if isinstance(error, aiomqtt.MqttCodeError) else error.__cause__
+    reason = getattr(cause, "rc", None)
+    return reason if isinstance(reason, ReasonCode) else None
+
+
+def _largest_packet_for_us() -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # untyped in paho
+    properties.MaximumPacketSize = LARGEST_ACCEPTED
+    return properties

@@ -1,0 +1,283 @@
+"""Datagrams over MQTT.
+
+The link keeps one connection alive: it connects, subscribes, reads, and after any failure backs off with
+jitter, connects and subscribes again. It promises nothing about single datagrams, and does not need to:
+framing acknowledges end to end. So datagrams travel at QoS 0 in a clean session. Rejected: QoS 1, which
+costs the broker a second book-keeping of every chunk and was measured slower, and still loses messages
+beyond the broker's queue limits; and persistent sessions, which replay megabytes that framing would have to
+throw away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Self
+
+import aiomqtt
+
+from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
+from veilsum.transport.closing import end_task
+from veilsum.transport.errors import AddressTaken, BrokerRefused, BrokerUnreachable, Closed, TooLarge
+from veilsum.transport.limits import KIB
+from veilsum.transport.mqtt.client import (
+    FINAL_REFUSALS,
+    LARGEST_ACCEPTED,
+    SESSION_TAKEN_OVER,
+    V5,
+    V311,
+    WRONG_VERSION,
+    BrokerClient,
+    new_client,
+    reason_of,
+)
+from veilsum.transport.mqtt.topics import Topics, require_name
+
+if TYPE_CHECKING:
+    from veilsum.transport.base import Address
+    from veilsum.transport.mqtt.broker_address import BrokerAddress
+
+TIMEOUT_S = 10.0
+GUESSING_S = 3.0
+"""How long a broker whose version we do not know may take to answer the first time; some ignore MQTT 5."""
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+LASTING_S = 2.0
+MOST_SHORT_LIVED = 5
+LARGEST_STATUS = 64 * KIB
+MOST_WAITING = 64
+LINK_DEPTH = 3
+FAREWELL_S = 2.0
+"""How long closing may take to say that we leave."""
+DISCONNECT_S = 3.0
+"""How long closing may take to disconnect after that."""
+
+_logger = logging.getLogger(__name__)
+
+
+class MqttLink:
+    """An unreliable datagram link of one address over a broker."""
+
+    def __init__(
+        self, broker: BrokerAddress, topics: Topics, address: Address, connect_within_s: float = 60.0
+    ) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._address = require_name(address)
+        self._connect_within_s = connect_within_s
+        self._tls = None if broker.tls is None else broker.tls.context()
+        self._protocol = V311 if broker.version == "3.1.1" else V5
+        self._answer_within_s = GUESSING_S if broker.version == "auto" else TIMEOUT_S
+        self._client: BrokerClient | None = None
+        self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue(MOST_WAITING)
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(LINK_DEPTH)
+        self._statuses: asyncio.Queue[Datagram] | None = None
+        self._connected_before = False
+        self._ever_connected = asyncio.Event()
+        self._last_trouble = "no attempt was made"
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def largest_datagram(self) -> int | None:
+        """What the broker takes, if it told us (MQTT 5)."""
+        return None if self._client is None else self._client.largest_packet
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._stay_connected(), name=f"link of {self._address}")
+        self._task.add_done_callback(lambda _: self._wake_receiver())
+        waiter = asyncio.create_task(self._ever_connected.wait())
+        try:
+            await asyncio.wait(
+                (waiter, self._task), timeout=self._connect_within_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._task.done():
+                self._task.result()
+            if not waiter.done():
+                raise BrokerUnreachable(str(self._broker), self._last_trouble)
+        except BaseException:
+            await self._stop()
+            raise
+        finally:
+            waiter.cancel()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Say that we leave, and end, each within its time: a broker that is stuck holds nobody up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await self._publish(self._topics.gone(self._address), b"closed", qos=1)
+                if self._publishing:
+                    await asyncio.wait(self._publishing)
+        await self._stop()
+
+    def _wake_receiver(self) -> None:
+        while self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(None)
+
+    async def send(self, receiver: Address, datagram: bytes) -> None:
+        """Publish, or lose the datagram when there is no connection; framing notices either way."""
+        await self._publish(self._topics.datagrams(receiver, self._address), datagram)
+
+    async def receive(self) -> LinkEvent:
+        event = await self._events.get()
+        if event is None:
+            self._events.put_nowait(None)
+            assert self._task is not None
+            self._task.result()
+            raise Closed(self._address)
+        return event
+
+    async def publish_status(self, status: bytes) -> None:
+        """Tell everybody who listens how we are; at most once, kept by nobody."""
+        if len(status) > LARGEST_STATUS:
+            raise TooLarge("status", len(status), LARGEST_STATUS, "the limit of a status")
+        await self._publish(self._topics.status(self._address), status)
+
+    async def statuses(self) -> AsyncGenerator[Datagram, None]:
+        """What parties tell about themselves, from now on; the names are hints."""
+        self._statuses = asyncio.Queue(MOST_WAITING)
+        if self._client is not None:
+            with contextlib.suppress(aiomqtt.MqttError):
+                await self._client.subscribe(self._topics.all_statuses())
+        while True:
+            yield await self._statuses.get()
+
+    async def _publish(self, topic: str, payload: bytes, qos: int = 0) -> None:
+        """Hand over to a task of our own, which ends with the connection; aiomqtt's publish alone would not.
+
+        A few are under way at a time, so that the connection never waits for the next datagram to be packed.
+        """
+        await self._slots.acquire()
+        client = self._client
+        if client is None:
+            self._slots.release()
+            return
+        task = asyncio.create_task(client.publish(topic, payload, qos=qos, timeout=TIMEOUT_S))
+        self._publishing.add(task)
+        task.add_done_callback(self._published)
+
+    def _published(self, task: asyncio.Task[None]) -> None:
+        self._publishing.discard(task)
+        self._slots.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.info("%s could not publish: %s", self._address, error)
+
+    async def _stop(self) -> None:
+        for task in (self._task, *self._publishing):
+            if task is not None:
+                task.cancel()
+        if self._task is not None:
+            await end_task(self._task, DISCONNECT_S)
+
+    async def _stay_connected(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s, short_lived = FIRST_PAUSE_S, 0
+        while True:
+            connected_at = None
+            try:
+                async with self._new_client() as client:
+                    connected_at = loop.time()
+                    await self._subscribe(client)
+                    await self._announce(client)
+                    await self._read(client)
+            except aiomqtt.MqttError as error:
+                self._last_trouble = str(error) or "the broker closed the connection"
+                _logger.info("connection of %s to %s: %s", self._address, self._broker, self._last_trouble)
+                self._raise_if_told_to_end()
+                self._raise_if_final(error, connecting=connected_at is None)
+            finally:
+                self._client = None
+                for task in self._publishing:
+                    task.cancel()
+            if connected_at is not None:
+                lasted = loop.time() - connected_at >= LASTING_S
+                pause_s, short_lived = (FIRST_PAUSE_S, 0) if lasted else (pause_s, short_lived + 1)
+            if short_lived == MOST_SHORT_LIVED:
+                raise BrokerRefused(str(self._broker), self._why_connections_break())
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnections
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _raise_if_told_to_end(self) -> None:
+        """A disconnection that fails while we are cancelled hides the cancellation: it still counts."""
+        if self._task is not None and self._task.cancelling():
+            raise asyncio.CancelledError
+
+    def _why_connections_break(self) -> str:
+        return (
+            f"it closed {MOST_SHORT_LIVED} connections in a row soon after accepting them: "
+            f"another process may be running as {self._address}, or our datagrams exceed its packet limit"
+        )
+
+    def _new_client(self) -> BrokerClient:
+        return new_client(
+            self._broker,
+            self._protocol,
+            f"{self._topics.federation[:16]}-{self._address}",
+            self._topics.gone(self._address),
+            tls=self._tls,
+            answer_within_s=self._answer_within_s,
+            logger=_logger,
+        )
+
+    async def _subscribe(self, client: BrokerClient) -> None:
+        wanted = [self._topics.all_datagrams(self._address), self._topics.all_gone()]
+        if self._statuses is not None:
+            wanted.append(self._topics.all_statuses())
+        for topic in wanted:
+            if not await client.subscribe_or_refuse(topic):
+                raise BrokerRefused(str(self._broker), f"{self._address} may not subscribe to {topic}")
+
+    async def _announce(self, client: BrokerClient) -> None:
+        self._client = client
+        if self._connected_before:
+            await self._events.put(Reconnected())
+        self._connected_before = True
+        self._ever_connected.set()
+
+    async def _read(self, client: BrokerClient) -> None:
+        async for message in client.messages:
+            payload = message.payload
+            if message.retain or not isinstance(payload, bytes) or len(payload) > LARGEST_ACCEPTED:
+                continue
+            topic = message.topic.value
+            if (sender := self._topics.sender_of(topic, self._address)) is not None:
+                await self._events.put(Datagram(sender, payload))
+            elif (party := self._topics.party_of_gone(topic)) is not None:
+                if party != self._address:
+                    await self._events.put(GoneHint(party))
+            elif self._statuses is not None and (party := self._topics.party_of_status(topic)) is not None:
+                if self._statuses.full():
+                    self._statuses.get_nowait()
+                self._statuses.put_nowait(Datagram(party, payload))
+
+    def _raise_if_final(self, error: aiomqtt.MqttError, connecting: bool) -> None:
+        """Turn what cannot be cured by trying again into its typed error."""
+        reason = reason_of(error)
+        value = None if reason is None else reason.value
+        if value == SESSION_TAKEN_OVER:
+            raise AddressTaken(self._address) from error
+        if not connecting:
+            return
+        if isinstance(error.__context__, ssl.SSLError):
+            raise BrokerRefused(str(self._broker), f"TLS: {error}") from error
+        if value in FINAL_REFUSALS:
+            raise BrokerRefused(str(self._broker), str(reason)) from error
+        if value == WRONG_VERSION and self._broker.version != "auto":
+            raise BrokerRefused(
+                str(self._broker), f"it does not speak MQTT {self._broker.version}"
+            ) from error
+        if self._broker.version == "auto" and not self._connected_before:
+            self._try_the_other_version(error)
+
+    def _try_the_other_version(self, error: aiomqtt.MqttError) -> None:
+        """A broker that took our connection and then hung up or kept silent may not speak this version."""
+        never_met = isinstance(error.__context__, OSError) and not isinstance(error.__context__, TimeoutError)
+        if not never_met:
+            self._protocol = V5 if self._protocol is V311 else V311
+            self._answer_within_s = TIMEOUT_S
