@@ -1,4 +1,4 @@
-"""The signed roster: who may take part, under which settings, in the organiser's handwriting.
+"""The signed roster: who may take part, under which settings, signed by the organiser.
 
 A roster file lists names, roles and public keys, and repeats the agreed settings of federation.toml, so that
 whoever finds a difference can say which setting differs. The organiser signs all of it under a version that

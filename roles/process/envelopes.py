@@ -1,4 +1,4 @@
-"""The post office of one party: its machine's messages become signed envelopes, and received envelopes messages.
+"""The envelope codec of one party: its machine's messages become signed envelopes, and received envelopes messages.
 
 Everything a machine sends leaves here under the party's signature with a sequence number, and nothing reaches a machine
 whose signature, roster, configuration and receiver are not right. Sessions, rounds and phases are the machine's own to

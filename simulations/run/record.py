@@ -81,7 +81,7 @@ class Recorder(Observer):
 
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}
-        self.vigil = InvariantMonitor()
+        self.monitor = InvariantMonitor()
         self._stepping = self.federation.stepping()
         self._counted = (0, 0)
 
@@ -95,12 +95,12 @@ class Recorder(Observer):
             self.bytes_down += size
         if isinstance(message, Aggregate):
             self.last_aggregate = message
-        self.vigil.note_message(sender, receiver, message)
+        self.monitor.note_message(sender, receiver, message)
 
     def on_event(self, now: float, node: Node, event: Event) -> None:
         match event:
             case RoundCommitted():
-                self.vigil.note_commit(node.name, event)
+                self.monitor.note_commit(node.name, event)
                 if event.model is not None and (not self.rounds or self.rounds[-1].round < event.round):
                     self._remember(now, event)
             case RoundFailed():

@@ -39,7 +39,7 @@ from veilsum.transport.memory.network import (
 
 @dataclass
 class Node:
-    """One party: its machine, its post office, what it has on disk, and what it cost."""
+    """One party: its machine, its envelope codec, what it has on disk, and what it cost."""
 
     name: PartyId
     machine: Machine

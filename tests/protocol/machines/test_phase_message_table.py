@@ -190,8 +190,8 @@ class Probe:
 
     def in_table(self, message: Message) -> bool:
         inner = self.original.machine
-        chassis = (self.original.phase, type(message)) in self.original.table.moves
-        return chassis or (inner is not None and (inner.phase, type(message)) in inner.table.moves)
+        outer = (self.original.phase, type(message)) in self.original.table.moves
+        return outer or (inner is not None and (inner.phase, type(message)) in inner.table.moves)
 
     def require_allowed_move(self, machine: Any, message: Message) -> None:
         """The machine of the attempt followed its table, as far as the same one is still there."""
@@ -246,8 +246,8 @@ def test_the_runs_visit_every_phase_of_every_machine(scheme: str) -> None:
         seen = {phase for _, _, cls, phase in reached if cls is machine}
         unseen = {phase.value for phase in machine.table.phases if phase not in seen}
         assert unseen <= NEVER_SEEN, (machine, unseen)
-    chassis = {phase for _, phase, _, _ in reached}
+    outer = {phase for _, phase, _, _ in reached}
     setup = scheme in ("mpc", "ampc")
     wanted = {*PARTICIPANT_TABLE.phases, *SERVER_TABLE.phases} - {ServerPhase.IDLING}
     wanted -= set() if setup else {ParticipantPhase.PREPARING, ServerPhase.PREPARING}
-    assert wanted <= chassis
+    assert wanted <= outer

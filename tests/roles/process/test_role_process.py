@@ -30,7 +30,7 @@ from veilsum.transport.errors import TooLarge
 ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))
 
 
-def make_station(said: io.StringIO) -> Any:
+def make_process(said: io.StringIO) -> Any:
     place: Any = SimpleNamespace(name="alice", identity=ALICE, loaded=SimpleNamespace(federation_id="fed"))
     rules: Any = SimpleNamespace(config=SimpleNamespace(rounds=2))
     nobody: Any = None
@@ -53,7 +53,7 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pyte
     monkeypatch.setattr(process, "leave_threads_behind", codes.append)
     said = io.StringIO()
     with pytest.raises(ZeroDivisionError):
-        make_station(said).run()
+        make_process(said).run()
     assert json.loads(said.getvalue())["detail"] == "by nought"
     assert codes == [process.EXIT_FAILED]
     for executor in executors:
@@ -79,7 +79,7 @@ def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
 
     said = io.StringIO()
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(make_station(said)._tell_status(SimpleNamespace(publish_status=publish), driver))
+        asyncio.run(make_process(said)._tell_status(SimpleNamespace(publish_status=publish), driver))
     assert json.loads(said.getvalue())["fact"] == "status_not_told"
     late = json.loads(json.loads(told[1])["status"])["late"]
     assert len(late) == MOST_LATE

@@ -26,40 +26,40 @@ def released(
 
 
 def test_two_results_of_one_round_break_i3() -> None:
-    vigil = InvariantMonitor()
-    vigil.note_commit(ALICE, RoundCommitted(0, 0, (ALICE, BOB), b"one"))
+    monitor = InvariantMonitor()
+    monitor.note_commit(ALICE, RoundCommitted(0, 0, (ALICE, BOB), b"one"))
     with pytest.raises(InvariantViolated, match="I3"):
-        vigil.note_commit(BOB, RoundCommitted(0, 0, (ALICE, BOB), b"two"))
+        monitor.note_commit(BOB, RoundCommitted(0, 0, (ALICE, BOB), b"two"))
 
 
 def test_both_share_kinds_break_i4() -> None:
-    vigil = InvariantMonitor()
-    vigil.note_message(ALICE, SERVER, released(self_masks=(BOB,)))
+    monitor = InvariantMonitor()
+    monitor.note_message(ALICE, SERVER, released(self_masks=(BOB,)))
     with pytest.raises(InvariantViolated, match="I4"):
-        vigil.note_message(ALICE, SERVER, released(keys=(BOB,)))
+        monitor.note_message(ALICE, SERVER, released(keys=(BOB,)))
 
 
 def test_shares_for_two_survivor_lists_of_a_round_break_i4() -> None:
     """For the same list again they do not: it opens the same sum."""
-    vigil = InvariantMonitor()
+    monitor = InvariantMonitor()
     for attempt, survivors in enumerate([(ALICE, BOB), (ALICE, BOB), (ALICE, BOB, CAROL)]):
         listed = SurvivorList(Stamp(SESSION, 0, attempt), survivors, (), len(survivors))
-        vigil.note_message(SERVER, ALICE, listed)
-    vigil.note_message(ALICE, SERVER, released(0, self_masks=(BOB,)))
-    vigil.note_message(ALICE, SERVER, released(1, self_masks=(BOB,)))
+        monitor.note_message(SERVER, ALICE, listed)
+    monitor.note_message(ALICE, SERVER, released(0, self_masks=(BOB,)))
+    monitor.note_message(ALICE, SERVER, released(1, self_masks=(BOB,)))
     with pytest.raises(InvariantViolated, match="I4"):
-        vigil.note_message(ALICE, SERVER, released(2, self_masks=(BOB,)))
+        monitor.note_message(ALICE, SERVER, released(2, self_masks=(BOB,)))
 
 
 def test_two_uploads_in_one_attempt_break_i5() -> None:
-    vigil = InvariantMonitor()
-    vigil.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")))
+    monitor = InvariantMonitor()
+    monitor.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")))
     with pytest.raises(InvariantViolated, match="I5"):
-        vigil.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.ones(3, dtype="<u8")))
+        monitor.note_message(ALICE, SERVER, MaskedInput(Stamp(SESSION), np.ones(3, dtype="<u8")))
 
 
 def test_a_round_committed_twice_breaks_i6() -> None:
-    vigil = InvariantMonitor()
-    vigil.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))
+    monitor = InvariantMonitor()
+    monitor.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))
     with pytest.raises(InvariantViolated, match="I6"):
-        vigil.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))
+        monitor.note_commit(ALICE, RoundCommitted(1, 0, (ALICE, BOB), b"one"))

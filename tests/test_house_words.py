@@ -1,0 +1,115 @@
+"""One word per thing: what the glossary bans occurs neither in code nor in texts.
+
+A published name cannot change and stays, by the list below; decisions and the changelog quote older words.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.sources import ROOT
+
+GLOSSARY = ROOT / "specs" / "glossary.md"
+CODE = ("protocol", "transport", "roles", "simulations", "tests", "veilsum")
+THIS_FILE = Path(__file__).relative_to(ROOT)
+
+PUBLISHED: tuple[str, ...] = ()
+"""Options, settings, message kinds, domain tags and file keys that hold a banned word, as regular expressions."""
+
+
+class Ban(NamedTuple):
+    word: str
+    instead: str
+    where: str
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        stem = re.escape(self.word.removesuffix("*")).replace(r"\ ", r"\s+")
+        ending = "" if self.word.endswith("*") else r"s?\b"
+        return re.compile(rf"\b{stem}{ending}")
+
+    def covers(self, path: Path) -> bool:
+        folders = [folder for folder in self.where.split(", ") if folder.endswith("/")]
+        return not folders or any(str(path).startswith(folder) for folder in folders)
+
+
+def rows_of(section: str) -> list[list[str]]:
+    text = GLOSSARY.read_text(encoding="utf-8").partition(f"## {section}")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return rows[1:]
+
+
+BANS = [Ban(*row) for row in rows_of("2. Words that are not used")]
+
+
+def code_files() -> Iterator[Path]:
+    for folder in CODE:
+        yield from (path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def prose_files() -> Iterator[Path]:
+    yield from (Path(name) for name in ("README.md", "CONTRIBUTING.md", "Makefile"))
+    for path in sorted((ROOT / "specs").rglob("*.md")):
+        if path != GLOSSARY and path.parent.name != "decisions":
+            yield path.relative_to(ROOT)
+
+
+def words_of(text: str) -> str:
+    """The text in small letters, with the parts of names told apart."""
+    for published in PUBLISHED:
+        text = re.sub(published, " ", text)
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ")
+    return re.sub(r"\n\s*#?\s*", "\n", apart).lower()
+
+
+def names_in(path: Path) -> str:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case (
+                ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name))
+            ):
+                names.add(name)
+    return "\n".join(sorted(names))
+
+
+def text_of(ban: Ban, path: Path) -> str:
+    if ban.where == "names":
+        return names_in(path) if path.suffix == ".py" else ""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("ban", BANS, ids=[ban.word for ban in BANS])
+def test_a_banned_word_does_not_occur(ban: Ban) -> None:
+    files = [path for path in (*code_files(), *prose_files()) if path != THIS_FILE and ban.covers(path)]
+    found = [
+        f"{path}: {hit[0]!r}, say {ban.instead}"
+        for path in files
+        for hit in ban.pattern.finditer(words_of(text_of(ban, path)))
+    ]
+    assert not found
+
+
+def test_each_word_stands_once_in_the_glossary_and_in_order() -> None:
+    words = [row[0] for row in rows_of("1. Words")]
+    assert words == sorted(set(words))
+
+
+def test_no_word_of_the_glossary_is_banned_everywhere() -> None:
+    banned = {ban.word for ban in BANS if ban.where == "everywhere"}
+    assert not banned & {row[0] for row in rows_of("1. Words")}
+
+
+def test_a_banned_word_is_found_inside_names_and_across_lines() -> None:
+    assert Ban("post office", "", "everywhere").pattern.search(words_of("the post\n    # office"))
+    assert Ban("desk", "", "everywhere").pattern.search(words_of("make_desk, ServerDesk"))
+    assert Ban("disguis*", "", "everywhere").pattern.search(words_of("undo_disguising"))
+    assert not Ban("seat", "", "everywhere").pattern.search(words_of("a seating plan"))
