@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from amqtt.session import Session
 
     from veilsum.roles.config.federation_config import FederationConfig
+
+GRACE_S = 1.0
 
 
 class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is untyped
@@ -75,7 +78,15 @@ async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None
         on_ready()
         await stop.wait()
     finally:
-        await broker.shutdown()
+        await _shut_down(broker)
+
+
+async def _shut_down(broker: Broker) -> None:
+    """Stop, also while clients hold their connections open: from Python 3.12 on, amqtt's shutdown waits for them.
+    Those that are left after the grace are cut when the event loop ends."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_S):
+            await broker.shutdown()
 
 
 def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -21,7 +21,8 @@ def examples(page: Path) -> list[str]:
 def test_every_example_about_testing_runs(repository: Path) -> None:
     names: dict[str, Any] = {}
     for example in examples(repository / "specs/testing.md"):
-        exec(compile(example, "specs/testing.md", "exec"), names)
+        # In angle brackets, or what looks for the source of a test would read the page as Python.
+        exec(compile(example, "<specs/testing.md>", "exec"), names)
     names["test_the_sum_is_right_or_absent"]()
     assert issubclass(names["TestMasked"], unittest.TestCase)
     assert names["first"].members == ("p0", "p2", "p3", "p4")
