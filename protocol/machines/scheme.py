@@ -36,7 +36,10 @@ class Scheme(ABC):
     """
 
     hides_updates: ClassVar[bool] = True
-    """Whether the server sees sums alone. Then parties insist on a safe graph, and on three in a sum by default."""
+    """Whether the server sees sums alone; then parties insist on a graph that is safe for them."""
+
+    default_min_parties: ClassVar[int] = 3
+    """The smallest sum that a party takes part in, where `min_parties` is not set."""
 
     announces_next_hash: ClassVar[bool] = True
     """Whether participants are told the hash of the model after a round, where the server holds it."""

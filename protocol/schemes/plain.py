@@ -247,6 +247,7 @@ class Plain(Scheme):
     name = "plain"
     exact = False
     hides_updates = False
+    default_min_parties = 1
     learns = {
         "server": "every individual update and the global model",
         "client": "the global model",

@@ -35,9 +35,14 @@ def scheme_names() -> tuple[str, ...]:
 
 
 def find_scheme(name: str) -> Scheme:
-    if name not in _registry:
-        raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
-    return _registry[name]
+    """The scheme of this name; `package.module:Name` finds what that module has registered, and imports nothing."""
+    last = name.rpartition(":")[2]
+    if last in _registry:
+        return _registry[last]
+    for scheme in _registry.values():
+        if _home_of(type(scheme)) == name:
+            return scheme
+    raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
 
 
 def _home_of(cls: type[Scheme]) -> str:

@@ -10,8 +10,9 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from veilsum.roles.config.federation_config import ALL_SAMPLES, FederationConfig, default_of
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.settings import BROKER, SETTINGS, TABLES, Form, Setting
+from veilsum.roles.config.values import ALL_SAMPLES, default_of
 
 _TITLES = {
     "federation": "federation",

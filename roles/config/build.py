@@ -19,6 +19,7 @@ from veilsum.protocol.agreed.parameters import (
     Rekey,
     Schedule,
     ShareMode,
+    Timing,
 )
 from veilsum.protocol.agreed.sizing import find_degree_and_threshold
 from veilsum.protocol.agreed.threat import Threat
@@ -28,11 +29,10 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.schemes.perturbed.options import noise_options
-from veilsum.protocol.schemes.registry import find_scheme
-from veilsum.roles.config.user_code import import_named
+from veilsum.roles.config.schemes import load_scheme
+from veilsum.roles.config.values import FederationValues
 
 if TYPE_CHECKING:
-    from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.learning.contract import Payload
     from veilsum.roles.learning.task import Loss, TaskOptions
     from veilsum.roles.learning.training.settings import GradientBatch, Optimizer, TrainingOptions
@@ -66,24 +66,11 @@ class Problems:
             raise ParameterError(self.found)
 
 
-def load_scheme(name: str) -> Scheme:
-    """A scheme by its name, or by `package.module:name` after importing the module that registers it."""
-    module, colon, registered = name.rpartition(":")
-    if colon:
-        try:
-            import_named(module)
-        except (ImportError, ValueError) as error:
-            raise ParameterError(
-                [f"scheme {name!r}: module {module!r} cannot be imported ({error}); is it on PYTHONPATH?"]
-            ) from error
-    return find_scheme(registered)
-
-
-def build_parameters(config: FederationConfig, dimension: int) -> Parameters:
+def build_parameters(config: FederationValues, dimension: int) -> Parameters:
     problems = Problems()
     scheme = problems.attempt(lambda: load_scheme(config.scheme), None)
     no_graph: tuple[GraphPolicy, int | None] = (COMPLETE_GRAPH, None)
-    graph, threshold = problems.attempt(lambda: choose_graph(config), no_graph)
+    graph, threshold = problems.attempt(lambda: choose_graph(config, scheme), no_graph)
     encoding = problems.attempt(
         lambda: _plan_numbers(config, scheme),
         plan(len(config.parties), 1, 1.0, 64).encoding,
@@ -97,27 +84,27 @@ def build_parameters(config: FederationConfig, dimension: int) -> Parameters:
     return cast(Parameters, made)
 
 
-def choose_graph(config: FederationConfig) -> tuple[GraphPolicy, int | None]:
+def choose_graph(config: FederationValues, scheme: Scheme | None) -> tuple[GraphPolicy, int | None]:
     """The rule for the graph, and the threshold that goes with it if it is not the usual one."""
     parties = len(config.parties)
     if config.graph != "auto":
         policy = parse_graph(config.graph)
-        _require_safe(policy, config)
+        _require_safe(policy, config, scheme)
         return policy, config.threshold
-    if parties <= LARGEST_COMPLETE_GRAPH or config.scheme in ("plain", "perturbed"):
+    if parties <= LARGEST_COMPLETE_GRAPH or not _hides_updates(scheme):
         return COMPLETE_GRAPH, config.threshold
     size = find_degree_and_threshold(parties, config.corrupt, config.dropout, Threat(config.threat))
     return GraphPolicy(GraphKind.K_REGULAR, k=size.k), config.threshold or size.t
 
 
-def require_workable(config: FederationConfig) -> None:
+def require_workable(config: FederationValues) -> None:
     from veilsum.roles.learning.splits import parse_split
 
     problems = Problems()
-    problems.attempt(lambda: config.timing, None)
+    problems.attempt(lambda: build_timing(config), None)
     problems.attempt(lambda: parse_split(config.split), None)
-    problems.attempt(config.training_options, None)
-    problems.attempt(config.task_options, None)
+    problems.attempt(lambda: build_training_options(config, config.device), None)
+    problems.attempt(lambda: build_task_options(config, None), None)
     problems.attempt(lambda: _require_task_name(config.task), None)
     problems.attempt(lambda: _require_fitting_defence(config), None)
     problems.attempt(lambda: _require_fitting_optimizer(config), None)
@@ -125,7 +112,11 @@ def require_workable(config: FederationConfig) -> None:
     problems.raise_if_any()
 
 
-def build_training_options(config: FederationConfig, device: str) -> TrainingOptions:
+def build_timing(config: FederationValues) -> Timing:
+    return Timing(config.opening_s, config.phase_s, config.training_s, config.patience_s)
+
+
+def build_training_options(config: FederationValues, device: str) -> TrainingOptions:
     from veilsum.roles.learning.training.settings import TrainingOptions
 
     return TrainingOptions(
@@ -142,7 +133,7 @@ def build_training_options(config: FederationConfig, device: str) -> TrainingOpt
     )
 
 
-def build_task_options(config: FederationConfig, data: Path | str | None) -> TaskOptions:
+def build_task_options(config: FederationValues, data: Path | str | None) -> TaskOptions:
     from veilsum.roles.learning.task import TaskOptions
 
     folder = config.data if data is None else data
@@ -167,7 +158,7 @@ def _require_task_name(name: str) -> None:
 
 
 def _maker(
-    config: FederationConfig,
+    config: FederationValues,
     scheme: Scheme | None,
     encoding: FixedPoint,
     graph: GraphPolicy,
@@ -177,7 +168,7 @@ def _maker(
         scheme=config.scheme if scheme is None else scheme.name,
         encoding=encoding,
         dimension=dimension,
-        min_parties=config.cohort_floor,
+        min_parties=_smallest_sum(config, scheme),
         graph=graph,
         threat=Threat(config.threat),
         threshold=threshold,
@@ -194,7 +185,12 @@ def _maker(
     )
 
 
-def _options(config: FederationConfig) -> dict[str, str]:
+def _smallest_sum(config: FederationValues, scheme: Scheme | None) -> int:
+    default = Scheme.default_min_parties if scheme is None else scheme.default_min_parties
+    return default if config.min_parties is None else config.min_parties
+
+
+def _options(config: FederationValues) -> dict[str, str]:
     if not config.perturbs:
         return dict(config.options)
     noise = noise_options(
@@ -203,7 +199,7 @@ def _options(config: FederationConfig) -> dict[str, str]:
     return {**config.options, **noise}
 
 
-def _option_problems(config: FederationConfig, scheme: Scheme | None) -> Iterator[str]:
+def _option_problems(config: FederationValues, scheme: Scheme | None) -> Iterator[str]:
     known = config.options if scheme is None else scheme.options
     for name in config.options:
         if name not in known:
@@ -211,14 +207,14 @@ def _option_problems(config: FederationConfig, scheme: Scheme | None) -> Iterato
             yield f"option {name!r} is not one of scheme {config.scheme}: {has}"
 
 
-def _plan_numbers(config: FederationConfig, scheme: Scheme | None) -> FixedPoint:
+def _plan_numbers(config: FederationValues, scheme: Scheme | None) -> FixedPoint:
     parties, weight = len(config.parties), config.weight_limit
     if scheme is None:
         return plan(parties, weight, config.clip, config.bits).encoding
     return scheme.plan_numbers(parties, weight, config.clip, config.bits, _options(config))
 
 
-def _require_fitting_defence(config: FederationConfig) -> None:
+def _require_fitting_defence(config: FederationValues) -> None:
     from veilsum.roles.learning.defences.parse import parse_defence
 
     problems = list(parse_defence(config.defence).problems(config))
@@ -228,7 +224,7 @@ def _require_fitting_defence(config: FederationConfig) -> None:
         raise ParameterError(problems)
 
 
-def _require_fitting_optimizer(config: FederationConfig) -> None:
+def _require_fitting_optimizer(config: FederationValues) -> None:
     """An optimiser that remembers needs one place that remembers: a server which holds the model."""
     from veilsum.roles.learning.training.settings import PLAIN_STEP
 
@@ -241,7 +237,7 @@ def _require_fitting_optimizer(config: FederationConfig) -> None:
     if not load_scheme(config.scheme).server_holds_model:
         problems.append(
             f"server_optimizer: in {config.scheme} every peer takes the step itself, and one that joins later would "
-            "remember nothing: leave it out, or use plain, masked, perturbed or bilateral"
+            "remember nothing: leave it out, or use a scheme whose server holds the model"
         )
     if config.schedule != Schedule.FEDAVG.value:
         problems.append(f"server_optimizer: schedule {config.schedule} averages nothing: leave it out")
@@ -251,20 +247,24 @@ def _require_fitting_optimizer(config: FederationConfig) -> None:
         raise ParameterError(problems)
 
 
-def _require_safe(policy: GraphPolicy, config: FederationConfig) -> None:
+def _require_safe(policy: GraphPolicy, config: FederationValues, scheme: Scheme | None) -> None:
     """Refuse a graph that is too thin even with all parties there, or that names a stranger."""
     names = [PartyId(name) for name in config.parties]
     strangers = sorted({end for edge in policy.edges for end in edge} - set(names))
     if strangers:
         raise ParameterError([f"graph: not among the parties: {', '.join(strangers)}"])
-    if config.scheme not in ("plain", "perturbed"):
+    if _hides_updates(scheme):
         policy.draw(names, _DRAWING_SEED).require_safe_for_decomposition()
 
 
-def samples_of_task(config: FederationConfig) -> int:
+def _hides_updates(scheme: Scheme | None) -> bool:
+    return scheme is None or scheme.hides_updates
+
+
+def samples_of_task(config: FederationValues) -> int:
     """How many training samples the configured task has; 1 for vectors, which weigh the same."""
     from veilsum.roles.learning.datasets.vectors import VectorsTask
     from veilsum.roles.learning.task import load_task
 
-    task = load_task(config.task, config.task_options())
+    task = load_task(config.task, build_task_options(config, None))
     return 1 if isinstance(task, VectorsTask) else len(task.train)

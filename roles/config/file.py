@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.federation_config import ALL_SAMPLES, FederationConfig
 from veilsum.roles.config.settings import SETTINGS, TABLES, Form, Setting
+from veilsum.roles.config.values import ALL_SAMPLES, FederationValues
 
 FILE_NAME = "federation.toml"
 _FREE_TABLES = {"devices": "devices", "options": "options"}
@@ -32,20 +32,17 @@ _HEAD = """\
 """
 
 
-def read_config(path: Path) -> FederationConfig:
-    """The configuration in a file; relative paths in it are left as they are."""
+def read_values(path: Path) -> dict[str, Any]:
+    """The settings that a file gives, each of the right form; relative paths in it are left as they are."""
     document = _parse(path)
     problems = list(_structure_problems(document))
     if problems:
         raise ParameterError([f"{path}: {problem}" for problem in problems])
-    try:
-        return FederationConfig.from_options(_values(document))
-    except ParameterError as error:
-        raise ParameterError([f"{path}: {problem}" for problem in error.problems]) from error
+    return _values(document)
 
 
-def write_config(config: FederationConfig) -> str:
-    """The text of federation.toml; `read_config` gives an equal configuration back."""
+def write_config(config: FederationValues) -> str:
+    """The text of federation.toml; read again it gives an equal configuration."""
     lines = [_HEAD]
     for table, about in TABLES.items():
         lines += [f"# {about}", f"[{table}]"]
@@ -130,7 +127,7 @@ def _values(document: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _setting_lines(setting: Setting, config: FederationConfig) -> Iterator[str]:
+def _setting_lines(setting: Setting, config: FederationValues) -> Iterator[str]:
     choices = f" ({', '.join(map(str, setting.choices))})" if setting.choices else ""
     local = "" if setting.agreed else "(local) "
     yield textwrap.fill(

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from veilsum.protocol.errors import ParameterError, ProtocolError
-from veilsum.roles.config.user_code import import_named
+from veilsum.roles.config.user_code import UserCodeNotFound, load_named
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
 
@@ -157,17 +157,13 @@ def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:
 
 
 def _make(name: str, path: str, options: TaskOptions) -> Task:
-    module_name, _, function_name = path.partition(":")
     try:
-        module = import_named(module_name)
-    except ImportError as error:
-        raise TaskError(
-            f"task {name!r}: module {module_name} cannot be imported ({error}); is it installed "
-            f"or on PYTHONPATH? Allowed tasks: {TASK_FORMS}"
-        ) from error
-    function = getattr(module, function_name, None)
+        code = load_named("task", path)
+    except UserCodeNotFound as error:
+        raise TaskError(f"{error}; allowed tasks: {TASK_FORMS}") from error
+    function, function_name = code.value(), code.name
     if not callable(function):
-        raise TaskError(f"task {name!r}: module {module_name} has no function {function_name}")
+        raise TaskError(f"task {name!r}: module {code.module.__name__} has no function {function_name}")
     try:
         made = function(options)
     except ProtocolError:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.values import party_names
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.federation.folder import load_federation
 from veilsum.roles.monitor.launch import Launch, Outcome

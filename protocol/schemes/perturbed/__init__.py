@@ -61,6 +61,7 @@ class Perturbed(_Perturbing):
     name = "perturbed"
     exact = False
     hides_updates = False
+    default_min_parties = 1
     learns = {
         "server": "every individual gradient and the global model; with cross entropy and an offset also the "
         "softmax of every sample",

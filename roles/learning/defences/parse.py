@@ -16,7 +16,6 @@ from typing import Any
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.learning.defences.settings import DEFENCES, Configuration, Defence, Dp, Ppdl, Rule
 
-UNFIT_SCHEMES = ("perturbed", "bilateral")
 DEFENCE_FORMS = "spn:bits=64,alpha1=1,alpha2=0.1,margin=1; dp:sigma=S,mechanism=gaussian,clip=C,delta=D; " + (
     "ppdl:share=0.05,sigma=S; sketch:ratio=2"
 )
@@ -44,10 +43,10 @@ class Defences:
         """Why these defences cannot work in this federation."""
         if self.parts and config.task.partition(":")[0] == "vectors":
             yield f"defence {self}: task {config.task} does not train, so there is nothing to defend"
-        if self.parts and config.scheme in UNFIT_SCHEMES:
+        if self.parts and config.perturbs:
             yield (
                 f"defence {self}: scheme {config.scheme} needs the exact gradient of the perturbed model; use "
-                "defences with plain, mpc, ampc or masked"
+                "defences with a scheme that perturbs nothing, such as masked"
             )
         for part in self.parts:
             yield from part.problems(config)

@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.cli.progress import Progress
-    from veilsum.roles.config.federation_config import FederationConfig, party_names
+    from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.roles.config.values import party_names
     from veilsum.simulations.benchmarks.rounds import growth, measure_round, parse_drop
 
     costs = []

@@ -32,7 +32,8 @@ from veilsum.roles.broker.logins import (
 )
 from veilsum.roles.broker.mosquitto import require_free_port
 from veilsum.roles.cli import main as cli
-from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.values import party_names
 from veilsum.roles.federation.enrolment import configure_broker, create_federation, evict_party
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
 from veilsum.transport.mqtt.broker_address import BrokerAddress

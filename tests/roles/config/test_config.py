@@ -27,8 +27,9 @@ from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import GraphKind
 from veilsum.protocol.schemes.registry import find_scheme
-from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, TABLES, Form
+from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.contract import PAYLOADS
 from veilsum.roles.learning.training.settings import TrainingOptions
 

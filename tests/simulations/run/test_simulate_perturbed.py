@@ -13,7 +13,8 @@ from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.cli.main import main
-from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.task import TaskOptions, load_task
 from veilsum.simulations.run.simulate import SimulationResult, simulate
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -100,38 +99,29 @@ def test_values_that_no_text_gave_have_the_same_ranges() -> None:
     assert len(caught.value.problems) == 3
 
 
-@dataclass(frozen=True)
-class Anything:
-    scheme: str = "ampc"
-    task: str = "digits"
-    payload: str = "model"
-    learning_rate: float = 0.1
-    clip: float = 8.0
-
-
 @pytest.mark.parametrize("text", ["spn", "dp:sigma=0.1", "dp:sigma=1,clip=1", "ppdl:share=0.05", "sketch"])
 @pytest.mark.parametrize("scheme", ["plain", "mpc", "ampc", "masked"])
 def test_every_defence_fits_every_scheme_that_averages_and_says_what_it_leaves_open(
     text: str, scheme: str
 ) -> None:
     defences = parse_defence(text)
-    assert not list(defences.problems(Anything(scheme)))
-    assert list(defences.warnings(Anything(scheme)))
+    assert not list(defences.problems(FederationConfig(scheme=scheme)))
+    assert list(defences.warnings(FederationConfig(scheme=scheme)))
 
 
 def test_a_defence_that_does_not_fit_is_refused_before_anything_starts() -> None:
     spn, noise = parse_defence("spn"), parse_defence("dp:sigma=1.4")
-    assert "does not train" in next(spn.problems(Anything(task="vectors:10")))
-    assert "exact gradient" in next(spn.problems(Anything("perturbed")))
-    assert "beyond clip 8" in next(noise.problems(Anything()))
-    assert not list(parse_defence("").problems(Anything("perturbed", "vectors:10")))
+    assert "does not train" in next(spn.problems(FederationConfig(task="vectors:10")))
+    assert "exact gradient" in next(spn.problems(FederationConfig(scheme="perturbed")))
+    assert "beyond clip 8" in next(noise.problems(FederationConfig()))
+    assert not list(parse_defence("").problems(FederationConfig(scheme="perturbed", task="vectors:10")))
 
 
 def test_noise_is_stated_in_units_of_the_change_and_of_a_gradient() -> None:
-    (stated,) = parse_defence("dp:sigma=0.01").warnings(Anything(learning_rate=0.05))
+    (stated,) = parse_defence("dp:sigma=0.01").warnings(FederationConfig(learning_rate=0.05))
     assert "0.01 on the uploaded change" in stated
     assert "0.2 on the gradient" in stated
-    (stated,) = parse_defence("dp:sigma=0.01").warnings(Anything(payload="gradient"))
+    (stated,) = parse_defence("dp:sigma=0.01").warnings(FederationConfig(payload="gradient"))
     assert "0.01 on the uploaded gradient" in stated
 
 

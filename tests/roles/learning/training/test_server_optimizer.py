@@ -12,7 +12,8 @@ import torch
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.config.federation_config import FederationConfig, party_names
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.training.server_optimizer import ServerOptimizer, optimizers, read_optimizer

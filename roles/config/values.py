@@ -1,0 +1,241 @@
+"""The settings of a federation as plain values, checked for themselves, and what follows from its scheme alone.
+
+They are checked when they are put together, with all problems reported together, and never change. They are texts
+and numbers, so that reading them loads neither numpy nor torch. `FederationValues` adds what is built from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from veilsum.protocol.errors import ParameterError, Rejection
+from veilsum.protocol.identifiers import SERVER, require_party_id
+from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, Form, Setting
+
+if TYPE_CHECKING:
+    from veilsum.protocol.machines.scheme import Scheme
+
+MOST_PARTIES = 100_000
+DEFAULT_MAX_WEIGHT = 65536
+ALL_SAMPLES = "all"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+_TYPES: dict[Form, tuple[type, ...]] = {
+    Form.TEXT: (str,),
+    Form.WHOLE: (int,),
+    Form.NUMBER: (int, float),
+    Form.SWITCH: (bool,),
+    Form.BATCH: (int,),
+    Form.NAMES: (tuple,),
+}
+
+
+def party_names(count: int) -> tuple[str, ...]:
+    """p1, p2, ... with leading zeros where needed, so that sorting by name is sorting by number."""
+    if not 1 <= count <= MOST_PARTIES:
+        raise ParameterError([f"parties must be 1 to {MOST_PARTIES}, not {count}"])
+    width = len(str(count))
+    return tuple(f"p{number:0{width}}" for number in range(1, count + 1))
+
+
+@dataclass(frozen=True)
+class FederationValues:
+    """See roles/config/settings.py for the meaning of each field, and specs/federation-file.md for the file."""
+
+    name: str = "federation"
+    scheme: str = "ampc"
+    parties: tuple[str, ...] = party_names(5)
+    rounds: int = 3
+    seed: int = 0
+    task: str = "digits"
+    data: str | None = None
+    split: str = "iid"
+    model: str | None = None
+    loss: str | None = None
+    payload: str = "model"
+    optimizer: str = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+    local_epochs: int | None = None
+    batch_size: int | None = 16
+    lr_schedule: str = "constant"
+    gradient_batch: str = "full"
+    server_optimizer: str = "sgd"
+    defence: str = ""
+    bits: int = 64
+    clip: float = 8.0
+    max_weight: int | None = None
+    min_parties: int | None = None
+    threat: str = "lying"
+    recovery: str = "shares"
+    graph: str = "auto"
+    threshold: int | None = None
+    corrupt: float = 0.05
+    dropout: float = 0.1
+    bias: str = "own"
+    shares: str = "seeded"
+    rekey: str = "epoch"
+    schedule: str = "fedavg"
+    differencing: str = "warn"
+    min_cohort_change: int = 2
+    max_attempts: int = 3
+    noise: str = "scale+offset"
+    groups: int = 1
+    gamma: float = 1.0
+    alpha: str = "mean"
+    ce_exchange: str = "log"
+    barrier: str = "refuse"
+    opening_s: float = 30.0
+    phase_s: float = 30.0
+    training_s: float = 600.0
+    patience_s: float = 900.0
+    device: str = "auto"
+    devices: Mapping[str, str] = field(default_factory=dict)
+    broker_host: str = "localhost"
+    broker_port: int = 8883
+    broker_tls: bool = True
+    broker_ca: str | None = None
+    mqtt_version: str = "auto"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "devices", MappingProxyType(dict(self.devices)))
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        problems = list(self._form_problems())
+        if not problems:
+            object.__setattr__(self, "parties", tuple(sorted(self.parties)))
+            problems = [*self._party_problems(), *self._range_problems()]
+        if problems:
+            raise ParameterError(problems)
+
+    @property
+    def cohort_floor(self) -> int:
+        """The smallest sum that a party takes part in: `min_parties`, or the default of the scheme."""
+        return self.find_scheme().default_min_parties if self.min_parties is None else self.min_parties
+
+    @property
+    def upload(self) -> str:
+        """What parties upload: `payload`, or a gradient where the scheme can recover nothing else."""
+        return "gradient" if self.perturbs and self.payload == "model" else self.payload
+
+    @property
+    def perturbs(self) -> bool:
+        """Whether parties train on a perturbed model; not in a scheme that cannot be found, which is said elsewhere."""
+        try:
+            return self.find_scheme().perturbs
+        except ParameterError:
+            return False
+
+    @property
+    def weight_limit(self) -> int:
+        """The most samples one party may hold: `max_weight`, or a default that fits most data sets."""
+        return DEFAULT_MAX_WEIGHT if self.max_weight is None else self.max_weight
+
+    def find_scheme(self) -> Scheme:
+        """The scheme; for `package.module:Name` the module is imported first, so that it can register."""
+        from veilsum.roles.config.schemes import load_scheme
+
+        return load_scheme(self.scheme)
+
+    def device_of(self, party: str | None) -> str:
+        return self.device if party is None else self.devices.get(party, self.device)
+
+    def index_of(self, party: str) -> int:
+        """The place of a party in the order that splits and batch orders are drawn in, from 0."""
+        if party not in self.parties:
+            raise ParameterError([f"{party} is not one of the parties: {_some(self.parties)}"])
+        return self.parties.index(party)
+
+    def agreed(self) -> dict[str, Any]:
+        """The settings that the organiser signs, as plain values."""
+        values = {one.attribute: getattr(self, one.attribute) for one in SETTINGS if one.agreed}
+        return {
+            **values,
+            "parties": list(self.parties),
+            "min_parties": self.cohort_floor,
+            "max_weight": self.weight_limit,
+            "options": dict(self.options),
+        }
+
+    @property
+    def agreed_digest(self) -> bytes:
+        """SHA-256 over `agreed()` as canonical JSON."""
+        text = json.dumps(self.agreed(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).digest()
+
+    def _form_problems(self) -> Iterator[str]:
+        for setting in SETTINGS:
+            value = getattr(self, setting.attribute)
+            if not _has_form(setting, value):
+                yield f"{setting.attribute} must be {setting.expected}, not {value!r}"
+        free: dict[str, Mapping[Any, Any]] = {"devices": self.devices, "options": self.options}
+        for name, texts in free.items():
+            for key, value in texts.items():
+                if not isinstance(key, str) or not isinstance(value, str):
+                    yield f"{name}: {key!r} must be a text, not {value!r}"
+
+    def _party_problems(self) -> Iterator[str]:
+        if not self.parties:
+            yield "parties must name at least one party"
+        for party, times in Counter(self.parties).items():
+            if times > 1:
+                yield f"party {party} is listed {times} times"
+            if party == SERVER:
+                yield f"no party may be called {SERVER!r}: that is the server's name"
+            try:
+                require_party_id(party)
+            except Rejection as refusal:
+                yield refusal.detail
+        for party in self.devices:
+            if party == "default":
+                yield "devices: a party called 'default' gets the common device; set device instead"
+            elif party not in self.parties:
+                yield f"devices: {party} is not one of the parties: {_some(self.parties)}"
+
+    def _range_problems(self) -> Iterator[str]:
+        if not _NAME.fullmatch(self.name):
+            yield f"name must be 1 to 64 of A-Z a-z 0-9 . _ - beginning with a letter or digit, not {self.name!r}"
+        if self.rounds < 1:
+            yield f"rounds must be at least 1, not {self.rounds}"
+        for device in (self.device, *self.devices.values()):
+            if not _DEVICE.fullmatch(device):
+                yield f"device {device!r} is not one of auto, cpu, cuda, cuda:INDEX, mps"
+        for name in ("corrupt", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                yield f"{name} must be from 0 to below 1, not {getattr(self, name)}"
+        if not self.broker_host:
+            yield "broker_host must not be empty"
+        if not 0 < self.broker_port < 65536:
+            yield f"broker_port must be 1 to 65535, not {self.broker_port}"
+
+
+_OPTIONAL = {one.name for one in dataclasses.fields(FederationValues) if "None" in str(one.type)}
+
+
+def _has_form(setting: Setting, value: object) -> bool:
+    if value is None:
+        return setting.attribute in _OPTIONAL
+    if isinstance(value, bool) != (setting.form is Form.SWITCH):
+        return False
+    if not isinstance(value, _TYPES[setting.form]):
+        return False
+    if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
+        return False
+    return not setting.choices or value in setting.choices
+
+
+def default_of(attribute: str) -> Any:
+    """What a setting is when nobody says anything."""
+    return getattr(FederationValues(), BY_ATTRIBUTE[attribute].attribute)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
