@@ -1,7 +1,7 @@
 """Drives one machine over a transport, in four beats: feed, drain, send, re-arm.
 
     feed    one message, one deadline, or the result of one job
-    drain   perform the events in order; what must be durable is on disk before the next event
+    drain   perform the events in the order of pump.py; what must be durable is on disk before the next event
     send    sign each message and hand it to the transport; receivers do not wait for each other
     re-arm  wait for the next thing to feed, no longer than the machine's deadline
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,18 +27,19 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, TrainingRequested, WorkRequested
+from veilsum.protocol.machines.events import Event, TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Envelope, encode_envelope
 from veilsum.protocol.wire.messages import Message
 from veilsum.protocol.wire.replay import Duplicate
 from veilsum.roles.learning.contract import Learner, train_as_asked
 from veilsum.roles.monitor.log import RoleLog
-from veilsum.roles.process.clock import Clock, monotonic
-from veilsum.roles.process.envelopes import EnvelopeCodec, grouped_sends
+from veilsum.roles.process.clock import Clock, date, monotonic
+from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Machine
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.pump import Action, Ended, Keep, Pump, Refused, Step, Tell, Transmit
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import TransportError
 
@@ -49,8 +50,8 @@ MOST_WAITING = 64
 
 SHORTEST_LINGER_S = 0.3
 
-Step: TypeAlias = Callable[[float], list[Event]]
-Ended: TypeAlias = RunFinished | RunFailed
+Feed: TypeAlias = Callable[[float], Iterator[Action]]
+"""Something to feed the machine: given the time, what is to be done about it."""
 T = TypeVar("T")
 
 
@@ -73,6 +74,7 @@ class Tally:
 
 @dataclass
 class Driver:
+    party: PartyId
     machine: Machine
     post: EnvelopeCodec
     transport: Transport
@@ -86,22 +88,29 @@ class Driver:
     linger_s: float = 10.0
     """How long to go on after the end, for those who have not acknowledged it."""
     clock: Clock = monotonic
-    witness: RunObserver = field(default_factory=RunObserver)
+    wall_clock: Clock = date
+    """The time that the observer is told."""
+    observer: RunObserver = field(default_factory=RunObserver)
 
     def __post_init__(self) -> None:
         self.tally = Tally()
-        self.ended: Ended | None = None
-        self._inbox: asyncio.Queue[Step] = asyncio.Queue(MOST_WAITING)
+        self._pump = Pump(self.machine, self.durable)
+        self._inbox: asyncio.Queue[Feed] = asyncio.Queue(MOST_WAITING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
+
+    @property
+    def ended(self) -> Ended | None:
+        return self._pump.ended
 
     async def run(self) -> Ended:
         """Until the machine has come to its end, and the others have heard of it or had the time to."""
         self._begin(self._read())
+        self.observer.began(self.wall_clock(), self.party, self.machine)
         try:
-            await self._feed(self.machine.start)
+            await self._perform(partial(self._pump.take, self.machine.start))
             while self.ended is None:
-                await self._feed(await self._next_step())
+                await self._perform(await self._next_feed())
             await self._linger()
         finally:
             await self._cancel_all()
@@ -109,27 +118,17 @@ class Driver:
 
     # Feed.
 
-    async def _feed(self, step: Step) -> None:
-        try:
-            events = step(self.clock())
-        except LocalProtocolError:
-            raise
-        except ProtocolError as error:
-            self._refuse(error)
-            return
-        await self._drain(events)
-
-    async def _next_step(self) -> Step:
+    async def _next_feed(self) -> Feed:
         deadline = self.machine.next_deadline()
         patience = None if deadline is None else max(0.0, deadline - self.clock())
         try:
             async with asyncio.timeout(patience):
                 return await self._inbox.get()
         except TimeoutError:
-            return self.machine.handle_deadline
+            return partial(self._pump.take, self.machine.handle_deadline)
 
     async def _read(self) -> None:
-        """Messages that are signed, addressed to us and new become steps; a broken transport becomes the last."""
+        """Messages that are signed, addressed to us and new are fed; a broken transport is the last thing that is."""
         try:
             while True:
                 received = await self.transport.receive()
@@ -143,46 +142,52 @@ class Driver:
                 except ProtocolError as error:
                     self._refuse(error, received.sender_hint)
                     continue
-                self.witness.received(sender, message, len(received.payload))
-                await self._inbox.put(partial(self.machine.receive, sender, message))
+                self.observer.received(self.wall_clock(), self.party, sender, message, len(received.payload))
+                await self._inbox.put(partial(self._pump.receive, sender, message))
         except TransportError as error:
-            await self._inbox.put(partial(_raise, error))
+            await self._feed_step(partial(_raise, error))
 
-    def _refuse(self, error: ProtocolError, sender: str = "") -> None:
+    async def _feed_step(self, step: Step) -> None:
+        await self._inbox.put(partial(self._pump.take, step))
+
+    def _refuse(self, error: ProtocolError, sender: str) -> None:
         self.tally.refused += 1
         self.journal.say("refused", sender=sender, text=str(error))
 
     # Drain.
 
-    async def _drain(self, events: list[Event]) -> None:
-        for event in grouped_sends(events):
-            match event:
-                case (receivers, message):
-                    await self._send(receivers, message)
+    async def _perform(self, feed: Feed) -> None:
+        for action in feed(self.clock()):
+            match action:
+                case Keep():
+                    await self._keep(action.state)
+                case Tell():
+                    await self._tell(action.event)
+                case Transmit():
+                    await self._send(action.receivers, action.message)
+                case Refused():
+                    self._refuse(action.error, action.sender)
                 case WorkRequested():
-                    self._begin(self._work(event))
+                    self._begin(self._work(action))
                 case TrainingRequested():
-                    self._begin(self._train(event))
-                case _:
-                    await self._note(event)
+                    self._begin(self._train(action))
 
-    async def _note(self, event: Event) -> None:
-        if self.durable.note(event):
-            save = partial(self.keeper.save, self.durable, dict(self.post.seen))
-            await asyncio.get_running_loop().run_in_executor(self.disk, save)
+    async def _keep(self, state: PersistentState) -> None:
+        save = partial(self.keeper.save, state, dict(self.post.seen))
+        await asyncio.get_running_loop().run_in_executor(self.disk, save)
+
+    async def _tell(self, event: Event) -> None:
         model = getattr(event, "model", None)
         await self._maybe_aside(0 if model is None else model.nbytes, partial(self.journal.tell, event))
-        self.witness.noted(event)
-        if isinstance(event, RunFinished | RunFailed):
-            self.ended = event
+        self.observer.noted(self.wall_clock(), self.party, event)
 
     async def _work(self, request: WorkRequested) -> None:
         try:
             result = await self._aside(request.job)
         except ProtocolError as error:
-            await self._inbox.put(partial(request.failed, error))
+            await self._feed_step(partial(request.failed, error))
         else:
-            await self._inbox.put(partial(request.then, result))
+            await self._feed_step(partial(request.then, result))
 
     async def _train(self, request: TrainingRequested) -> None:
         learner = self.learner
@@ -193,11 +198,12 @@ class Driver:
             update = await self._aside(partial(train_as_asked, learner, request))
         except ProtocolError as error:
             self.journal.say("training_failed", round=request.round, text=str(error))
-            await self._inbox.put(partial(request.failed, error))
+            await self._feed_step(partial(request.failed, error))
         else:
-            self.witness.trained(request.round, update)
+            self.observer.trained(self.wall_clock(), self.party, request.round, update)
             self.journal.say("trained", round=request.round, loss=update.loss)
-            await self._inbox.put(partial(request.then, LocalResult(update.payload, update.samples)))
+            result = LocalResult(update.payload, update.samples)
+            await self._feed_step(partial(request.then, result))
         finally:
             self.tally.training = False
 
@@ -213,7 +219,7 @@ class Driver:
     async def _deliver(self, receiver: PartyId, message: Message, envelope: Envelope) -> None:
         buffers = encode_envelope(envelope)
         size = sum(len(buffer) for buffer in buffers)
-        self.witness.sent(receiver, message, size)
+        self.observer.sent(self.wall_clock(), self.party, receiver, message, size)
         try:
             await self.transport.send(receiver, buffers, self.send_within_s)
             self.tally.sent_bytes += size
@@ -236,7 +242,7 @@ class Driver:
             getter = asyncio.ensure_future(self._inbox.get())
             await asyncio.wait({getter, *self._sending}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if getter.done():
-                await self._feed(getter.result())
+                await self._perform(getter.result())
             else:
                 getter.cancel()
 
@@ -255,7 +261,7 @@ class Driver:
         if not task.cancelled() and (error := task.exception()) is not None:
             if self._inbox.full():
                 self._inbox.get_nowait()
-            self._inbox.put_nowait(partial(_raise, error))
+            self._inbox.put_nowait(partial(self._pump.take, partial(_raise, error)))
 
     async def _maybe_aside(self, size: int, work: Callable[[], T]) -> T:
         return await self._aside(work) if size >= LARGE_BYTES else work()

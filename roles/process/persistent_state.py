@@ -1,12 +1,13 @@
 """What a party still knows after a restart.
 
-The driver notes every event here; roles/process/checkpoint.py puts the value on disk. It holds no key, mask or seed:
-an interrupted attempt is abandoned, not continued, so nothing secret needs to survive.
+The pump notes every event here. roles/process/checkpoint.py puts the value on disk; a simulation and the test table
+keep a copy in its place. It holds no key, mask or seed: an interrupted attempt is abandoned, not continued, so nothing
+secret needs to survive.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from veilsum.protocol.machines.events import (
     DecisionMade,
@@ -57,6 +58,12 @@ class PersistentState:
             case _:
                 return False
         return True
+
+    def copy(self) -> PersistentState:
+        """What a disk would hold now; later notes do not change it. Models are values, and are not copied."""
+        record = self.record
+        kept = replace(record, cohorts=list(record.cohorts), spent=dict(record.spent))
+        return replace(self, record=kept, memory=dict(self.memory))
 
     def _hold(self, model: Model | None) -> None:
         if model is not None:

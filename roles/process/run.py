@@ -42,15 +42,16 @@ from veilsum.roles.process.context import (
     state_folder,
     take_place,
 )
-from veilsum.roles.process.driver import Driver, Ended
+from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.pump import Ended
 from veilsum.roles.process.quorum import Quorum
 from veilsum.roles.process.server_step import StepOptimizer
-from veilsum.roles.views.recorder import ViewRecording, begin_recording
+from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.errors import TransportError
 from veilsum.transport.framing.datagrams import LIFE_BYTES
 from veilsum.transport.mqtt.transport import MqttTransport
@@ -208,8 +209,9 @@ class RoleProcess:
             self.place.identity, self.durable, random, self.equipment, self.optimizer
         )
         if self.recording is not None:
-            self.recording.watch(machine, self.equipment)
+            self.recording.hear_secrets(self.place.name, self.equipment)
         driver = Driver(
+            party=self.place.name,
             machine=machine,
             post=self.post,
             transport=transport,
@@ -219,7 +221,7 @@ class RoleProcess:
             disk=disk,
             journal=self.journal,
             learner=self.learner,
-            witness=self.recording or RunObserver(),
+            observer=self.recording or RunObserver(),
             send_within_s=2 * timing.phase_s,
             linger_s=min(timing.phase_s, LONGEST_LINGER_S),
         )

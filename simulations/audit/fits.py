@@ -10,7 +10,7 @@ from veilsum.roles.views.view import BROKER
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.stage import attackable_task
-from veilsum.simulations.run.view_recorder import members_of
+from veilsum.simulations.run.adversaries import members_of
 
 _GRADIENTS = ("gradient", "rounds", "generative")
 

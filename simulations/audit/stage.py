@@ -21,10 +21,13 @@ from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.perturbation.client import trace_task
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task, load_task
+from veilsum.roles.process.observer import Observers
+from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import View
+from veilsum.simulations.run.adversaries import members_of, view_recorder
 from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.record import Recorder
 from veilsum.simulations.run.simulation import Simulation
-from veilsum.simulations.run.view_recorder import ViewRecorder, members_of
 
 _PIXEL_MAX = 255
 
@@ -49,12 +52,13 @@ class Played:
     """A stage after its run: the views of its parties, and the truth about them."""
 
     config: FederationConfig
-    recorder: ViewRecorder
+    recorder: Recorder
+    views: ViewRecorder
     truth: Mapping[str, Samples]
     learner: Learner = field(repr=False)
 
     def view(self, adversary: str) -> View:
-        return self.recorder.view(*members_of(adversary, self.config.parties))
+        return self.views.view(*members_of(adversary, self.config.parties))
 
     @property
     def model(self) -> Model:
@@ -118,13 +122,15 @@ def play(
     }
     # What a perturbing server begins with is its own; others know the model that follows from the seed.
     public = learners[names[0]].initial_model() if federation.scheme.perturbs else None
-    recorder = ViewRecorder(federation, data=truth, outputs=outputs, public_model=public)
-    simulation = Simulation(federation, observer=recorder)
+    recorder, views = Recorder(federation), view_recorder(federation, truth, outputs, public)
+    simulation = Simulation(federation, observer=Observers([recorder, views]))
     simulation.run()
     if recorder.model is None or len(recorder.rounds) < config.rounds:
         reason = recorder.reason.value if recorder.reason is not None else "no round was committed"
         raise LocalProtocolError(f"the federation to be attacked did not finish: {reason}")
-    return Played(config, recorder, {str(name): one for name, one in truth.items()}, learners[names[0]])
+    return Played(
+        config, recorder, views, {str(name): one for name, one in truth.items()}, learners[names[0]]
+    )
 
 
 def attackable_task(config: FederationConfig) -> Task:

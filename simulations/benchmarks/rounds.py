@@ -75,12 +75,14 @@ class UntilCommitted(Recorder):
         super().__post_init__()
         self._committed: set[PartyId] = set()
 
-    def on_event(self, now: float, node: Node, event: Event) -> None:
-        super().on_event(now, node, event)
+    def noted(self, now: float, party: PartyId, event: Event) -> None:
+        super().noted(now, party, event)
         if isinstance(event, RoundCommitted):
-            self._committed.add(node.name)
-            alive = {one.name for one in self.simulation.nodes.values() if one.alive}
-            self.seen_enough = alive <= self._committed
+            self._committed.add(party)
+
+    @property
+    def seen_enough(self) -> bool:
+        return self._committed >= {one.name for one in self.simulation.nodes.values() if one.alive}
 
 
 def round_cpu_s(node: Node) -> float:

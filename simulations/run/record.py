@@ -21,9 +21,9 @@ from veilsum.protocol.numbers.ring import add_into
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import LocalUpdate, sha256_of
+from veilsum.roles.process.observer import RunObserver
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
-from veilsum.simulations.run.simulation import Node, Observer
 
 _BLOCK = 1 << 18
 
@@ -67,7 +67,7 @@ class RoundRecord:
 
 
 @dataclass
-class Recorder(Observer):
+class Recorder(RunObserver):
     federation: Federation
     verify: bool = True
     rounds: list[RoundRecord] = field(default_factory=list)
@@ -85,27 +85,27 @@ class Recorder(Observer):
         self._stepping = self.federation.stepping()
         self._counted = (0, 0)
 
-    def on_training(self, node: Node, round_number: int, update: LocalUpdate) -> None:
-        self._updates[round_number, node.name] = update
+    def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
+        self._updates[round_number, party] = update
 
-    def on_send(self, now: float, sender: PartyId, receiver: PartyId, message: Message, size: int) -> None:
-        if sender != SERVER:
+    def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
+        if party != SERVER:
             self.bytes_up += size
         if receiver != SERVER:
             self.bytes_down += size
         if isinstance(message, Aggregate):
             self.last_aggregate = message
-        self.monitor.note_message(sender, receiver, message)
+        self.monitor.sent(now, party, receiver, message, size)
 
-    def on_event(self, now: float, node: Node, event: Event) -> None:
+    def noted(self, now: float, party: PartyId, event: Event) -> None:
+        self.monitor.noted(now, party, event)
         match event:
             case RoundCommitted():
-                self.monitor.note_commit(node.name, event)
                 if event.model is not None and (not self.rounds or self.rounds[-1].round < event.round):
                     self._remember(now, event)
             case RoundFailed():
-                self._note_failure(node.name, event)
-            case SessionBegan() if node.name == SERVER:
+                self._note_failure(party, event)
+            case SessionBegan() if party == SERVER:
                 self.sessions += 1
             case Warned():
                 if event.text not in self.warnings:
@@ -172,7 +172,7 @@ class Recorder(Observer):
             add_into(total, encoding.encode(update.payload, update.samples))
         if not np.array_equal(total, event.total):
             raise InvariantViolated(
-                f"I1: the sum of round {event.round} is not the sum of its members' inputs"
+                "I1", f"the sum of round {event.round} is not the sum of its members' inputs"
             )
         del total
         mean, _ = encoding.decode_mean(event.total, len(updates))

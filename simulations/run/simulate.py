@@ -26,9 +26,10 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import headline, sha256_of
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
+from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder, RoundRecord
-from veilsum.simulations.run.simulation import Node, Simulation
+from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Faults
 
 COMPARISONS = ("plain", "central", "standalone")
@@ -156,8 +157,12 @@ def simulate(
     initial_model: Model | None = None,
     verify: bool = True,
     progress: bool = False,
+    engine: TrainingEngine | None = None,
 ) -> SimulationResult:
-    """Run a federation in memory, on virtual time, from its configuration or the path of its federation.toml."""
+    """Run a federation in memory, on virtual time, from its configuration or the path of its federation.toml.
+
+    `engine` says where the parties train (simulations/run/engine.py); by default inline.
+    """
     if not isinstance(config, FederationConfig):
         config = FederationConfig.from_toml(Path(config))
     if compare is not None and compare not in COMPARISONS:
@@ -166,7 +171,8 @@ def simulate(
     config = config.with_weight_limit()
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
-    result = _run(config, chosen, lost, initial_model, verify=verify, progress=progress)
+    engine = engine if engine is not None else InlineEngine()
+    result = _run(config, chosen, lost, initial_model, engine, verify=verify, progress=progress)
     still_there = sorted(name for name in lost if result.simulation.nodes[name].alive)
     if still_there:
         result.recorder.warnings.append(
@@ -174,7 +180,7 @@ def simulate(
         )
     if compare is None:
         return result
-    return replace(result, baseline=_baseline(compare, config, initial_model, progress=progress))
+    return replace(result, baseline=_baseline(compare, config, initial_model, engine, progress=progress))
 
 
 class _ProgressRecorder(Recorder):
@@ -182,8 +188,8 @@ class _ProgressRecorder(Recorder):
 
     progress: Progress | None = None
 
-    def on_event(self, now: float, node: Node, event: Event) -> None:
-        super().on_event(now, node, event)
+    def noted(self, now: float, party: PartyId, event: Event) -> None:
+        super().noted(now, party, event)
         if isinstance(event, RoundCommitted) and self.progress is not None:
             self.progress.update(len(self.rounds), f"rounds, {len(event.members)} parties")
 
@@ -193,6 +199,7 @@ def _run(
     faults: Faults,
     lost: dict[PartyId, type[Message]],
     initial_model: Model | None,
+    engine: TrainingEngine,
     *,
     verify: bool,
     progress: bool,
@@ -201,7 +208,7 @@ def _run(
     recorder = _ProgressRecorder(federation, verify)
     if progress:
         recorder.progress = Progress(config.scheme, config.rounds)
-    simulation = Simulation(federation, faults, lost, recorder)
+    simulation = Simulation(federation, faults, lost, recorder, engine=engine)
     started = time.monotonic()
     simulation.run()
     if recorder.progress is not None:
@@ -212,7 +219,12 @@ def _run(
 
 
 def _baseline(
-    name: str, config: FederationConfig, initial_model: Model | None, *, progress: bool
+    name: str,
+    config: FederationConfig,
+    initial_model: Model | None,
+    engine: TrainingEngine,
+    *,
+    progress: bool,
 ) -> Baseline:
     if name == "plain":
         plain = replace(
@@ -224,7 +236,7 @@ def _baseline(
             bias="own",
             graph="complete",
         )
-        run = _run(plain, Faults(), {}, initial_model, verify=False, progress=progress)
+        run = _run(plain, Faults(), {}, initial_model, engine, verify=False, progress=progress)
         return Baseline(name, run.metrics, run.model)
     task, training = load_task(config.task, config.task_options()), config.training_options()
     if name == "central":

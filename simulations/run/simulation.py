@@ -1,7 +1,8 @@
 """Machines on virtual time: feed, drain, send, re-arm. A simulated hour takes as long as its messages take.
 
-Every message travels as a signed envelope, as it would between computers. Training and other heavy work run
-inline and take no virtual time. A party that is to be lost at some phase crashes right before it sends the
+Every message travels as a signed envelope, as it would between computers. What a machine asks for is performed in the
+order of roles/process/pump.py. Training goes through an engine and takes no virtual time, nor does other heavy work,
+which runs inline. A party that is to be lost at some phase crashes right before it sends the
 message that ends the phase.
 """
 
@@ -9,22 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, TrainingRequested, WorkRequested
+from veilsum.protocol.machines.events import TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Body, Envelope, decode_envelope, encode_envelope, join
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.protocol.wire.replay import Duplicate
-from veilsum.roles.learning.contract import Learner, LocalUpdate, train_as_asked
-from veilsum.roles.process.envelopes import EnvelopeCodec, grouped_sends
+from veilsum.roles.learning.contract import Learner, LocalUpdate
+from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Machine
+from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.pump import Action, Ended, Keep, Pump, Refused, Tell, Transmit
+from veilsum.simulations.run.engine import InlineEngine, Training, TrainingEngine
 from veilsum.simulations.run.federation import Federation
 from veilsum.transport.memory.faults import Faults
 from veilsum.transport.memory.network import (
@@ -36,15 +41,17 @@ from veilsum.transport.memory.network import (
     simulated_network,
 )
 
+Outcome = TypeVar("Outcome")
+
 
 @dataclass
 class Node:
     """One party: its machine, its envelope codec, what it has on disk, and what it cost."""
 
     name: PartyId
-    machine: Machine
+    pump: Pump
     post: EnvelopeCodec
-    durable: PersistentState
+    disk: PersistentState
     learner: Learner | None
     lost_before: type[Message] | None = None
     alive: bool = True
@@ -54,7 +61,14 @@ class Node:
     training_cpu_s: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
-    ended: RunFinished | RunFailed | None = None
+
+    @property
+    def machine(self) -> Machine:
+        return self.pump.machine
+
+    @property
+    def ended(self) -> Ended | None:
+        return self.pump.ended
 
     @property
     def cpu_s(self) -> float:
@@ -62,26 +76,12 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedDelivery:
+    """What a party did not accept: bytes that no one of the roster signed for it, or a message out of place."""
+
     time: float
     party: PartyId
     error: ProtocolError
-
-
-class Observer:
-    """What a simulation tells while it runs; override what you want to hear."""
-
-    seen_enough = False
-    """Set it to end the simulation before its parties do."""
-
-    def on_event(self, now: float, node: Node, event: Event) -> None:
-        """A machine stated a fact."""
-
-    def on_training(self, node: Node, round_number: int, update: LocalUpdate) -> None:
-        """A party has trained."""
-
-    def on_send(self, now: float, sender: PartyId, receiver: PartyId, message: Message, size: int) -> None:
-        """A message is on its way, as so many bytes."""
 
 
 class Network(Protocol):
@@ -99,9 +99,11 @@ class Simulation:
     faults: Faults = field(default_factory=Faults)
     lost: Mapping[PartyId, type[Message]] = field(default_factory=dict)
     """Who crashes for good, and before which of its messages."""
-    observer: Observer = field(default_factory=Observer)
+    observer: RunObserver = field(default_factory=RunObserver)
     network: Network | None = None
     """How messages travel; by default the virtual network with these faults."""
+    engine: TrainingEngine = field(default_factory=InlineEngine)
+    """Where the parties train."""
     time_limit_s: float = 10 * 24 * 3600.0
 
     def __post_init__(self) -> None:
@@ -109,21 +111,22 @@ class Simulation:
         self._network = self.network or simulated_network(self.faults, self.federation.config.seed)
         self._aside_s = 0.0
         self._byte_faults = self.faults.lose_datagrams or self.faults.corrupt > 0
-        self.refusals: list[Refusal] = []
+        self._training: deque[tuple[Node, TrainingRequested, Future[LocalUpdate]]] = deque()
+        self.refusals: list[RefusedDelivery] = []
         self.nodes = {name: self._node(name, self.federation.fresh()) for name in self.federation.identities}
 
-    def _node(self, name: PartyId, durable: PersistentState) -> Node:
-        federation = self.federation
+    def _node(self, name: PartyId, disk: PersistentState) -> Node:
+        federation, state = self.federation, disk.copy()
         return Node(
             name=name,
-            machine=federation.machine(name, durable),
+            pump=Pump(federation.machine(name, state), state),
             post=EnvelopeCodec(
                 federation.identities[name],
                 federation.roster,
                 federation.parameters.config_hash,
-                durable.life,
+                state.life,
             ),
-            durable=durable,
+            disk=disk,
             learner=federation.learners.get(name),
             lost_before=self.lost.get(name),
         )
@@ -131,14 +134,21 @@ class Simulation:
     def run(self) -> None:
         """Until everyone who is alive has ended, or nothing can happen any more."""
         for node in self.nodes.values():
-            self._act(node, "start", node.machine.start)
+            self._start(node)
         while not self._over():
             due = self._network.next_event_time()
+            if self._training and (due is None or due > self.now):
+                self._collect_training()
+                continue
             if due is None or due > self.time_limit_s:
                 break
             self.now = due
             for event in self._network.pop_due(due):
                 self._happen(event)
+
+    def _start(self, node: Node) -> None:
+        self.observer.began(self.now, node.name, node.machine)
+        self._act(node, "start", node.pump.take(node.machine.start, self.now))
 
     def _over(self) -> bool:
         return self.observer.seen_enough or all(
@@ -153,7 +163,7 @@ class Simulation:
                 node = self.nodes[PartyId(event.party)]
                 node.armed = None
                 if node.alive:
-                    self._act(node, "deadline", node.machine.handle_deadline)
+                    self._act(node, "deadline", node.pump.take(node.machine.handle_deadline, self.now))
             case Crashed():
                 self.nodes[PartyId(event.party)].alive = False
             case Returned():
@@ -163,12 +173,12 @@ class Simulation:
 
     def _restart(self, name: PartyId) -> None:
         before = self.nodes[name]
-        before.durable.life += 1
-        node = self._node(name, before.durable)
+        before.disk.life += 1
+        node = self._node(name, before.disk)
         node.cpu_by_kind, node.training_cpu_s = before.cpu_by_kind, before.training_cpu_s
         node.bytes_sent, node.bytes_received = before.bytes_sent, before.bytes_received
         self.nodes[name] = node
-        self._act(node, "start", node.machine.start)
+        self._start(node)
 
     def _deliver(self, node: Node, payload: object) -> None:
         if not node.alive:
@@ -176,44 +186,51 @@ class Simulation:
         started = time.process_time()
         try:
             envelope = _received(payload)
-            node.bytes_received += envelope_bytes(envelope)
+            size = envelope_bytes(envelope)
+            node.bytes_received += size
             sender, message = node.post.open_envelope(envelope)
-            kind = kind_of(message)
-            node.cpu_by_kind[kind] += time.process_time() - started
-            self._act(node, kind, lambda now: node.machine.receive(sender, message, now))
         except Duplicate:
             return
         except LocalProtocolError:
             raise
         except ProtocolError as error:
-            self.refusals.append(Refusal(self.now, node.name, error))
+            self.refusals.append(RefusedDelivery(self.now, node.name, error))
+            return
+        kind = kind_of(message)
+        node.cpu_by_kind[kind] += time.process_time() - started
+        self.observer.received(self.now, node.name, sender, message, size)
+        self._act(node, kind, node.pump.receive(sender, message, self.now))
 
-    def _act(self, node: Node, kind: str, step: Callable[[float], list[Event]]) -> None:
+    def _act(self, node: Node, kind: str, actions: Iterator[Action]) -> None:
         started, aside_before = time.process_time(), self._aside_s
-        self._perform(node, step(self.now))
+        self._perform(node, actions)
         node.cpu_by_kind[kind] += time.process_time() - started - (self._aside_s - aside_before)
+        self._rearm(node)
+
+    def _rearm(self, node: Node) -> None:
         deadline = node.machine.next_deadline()
         if deadline is not None and deadline != node.armed and node.alive:
             node.armed = deadline
             self._network.set_timer(max(deadline, self.now), node.name)
 
-    def _perform(self, node: Node, events: list[Event]) -> None:
-        for event in grouped_sends(events):
+    def _perform(self, node: Node, actions: Iterator[Action]) -> None:
+        for action in actions:
             if not node.alive:
                 return
-            match event:
-                case (receivers, message):
-                    self._send(node, receivers, message)
-                case WorkRequested():
-                    self._work(node, event)
-                case TrainingRequested():
-                    self._train(node, event)
-                case _:
-                    node.durable.note(event)
-                    if isinstance(event, RunFinished | RunFailed):
-                        node.ended = event
+            match action:
+                case Keep():
+                    node.disk = action.state.copy()
+                case Tell():
                     with self._aside():
-                        self.observer.on_event(self.now, node, event)
+                        self.observer.noted(self.now, node.name, action.event)
+                case Transmit():
+                    self._send(node, action.receivers, action.message)
+                case Refused():
+                    self.refusals.append(RefusedDelivery(self.now, node.name, action.error))
+                case WorkRequested():
+                    self._work(node, action)
+                case TrainingRequested():
+                    self._train(node, action)
 
     def _send(self, node: Node, receivers: list[PartyId], message: Message) -> None:
         if node.lost_before is not None and type(message) is node.lost_before:
@@ -225,7 +242,7 @@ class Simulation:
             size = envelope_bytes(envelope)
             node.bytes_sent += size
             with self._aside():
-                self.observer.on_send(self.now, node.name, receiver, message, size)
+                self.observer.sent(self.now, node.name, receiver, message, size)
             payload = join(encode_envelope(envelope)) if self._byte_faults else (envelope, arriving)
             self._network.send(self.now, node.name, receiver, payload)
 
@@ -233,23 +250,49 @@ class Simulation:
         try:
             result = request.job()
         except ProtocolError as error:
-            self._perform(node, request.failed(error, self.now))
+            self._perform(node, node.pump.drain(request.failed(error, self.now)))
         else:
-            self._perform(node, request.then(result, self.now))
+            self._perform(node, node.pump.drain(request.then(result, self.now)))
 
     def _train(self, node: Node, request: TrainingRequested) -> None:
         assert node.learner is not None
-        aside_before = self._aside_s
+        training = Training(node.name, request, node.learner)
+        with self._aside_training(node):
+            outcome = _update_or_error(lambda: self.engine.submit(training))
+        if isinstance(outcome, Future):
+            self._training.append((node, request, outcome))
+        else:
+            self._take_training(node, request, outcome)
+
+    def _collect_training(self) -> None:
+        """Wait for what is being trained, in the order of submission; a party that is gone gets no result."""
+        while self._training:
+            node, request, future = self._training.popleft()
+            with self._aside_training(node):
+                outcome = _update_or_error(future.result)
+            if node.alive and self.nodes[node.name] is node:
+                self._take_training(node, request, outcome)
+                self._rearm(node)
+
+    def _take_training(
+        self, node: Node, request: TrainingRequested, outcome: LocalUpdate | ProtocolError
+    ) -> None:
+        if isinstance(outcome, ProtocolError):
+            self._perform(node, node.pump.drain(request.failed(outcome, self.now)))
+            return
+        with self._aside():
+            self.observer.trained(self.now, node.name, request.round, outcome)
+        result = LocalResult(outcome.payload, outcome.samples)
+        self._perform(node, node.pump.drain(request.then(result, self.now)))
+
+    @contextlib.contextmanager
+    def _aside_training(self, node: Node) -> Iterator[None]:
+        before = self._aside_s
         try:
             with self._aside():
-                update = train_as_asked(node.learner, request)
-                self.observer.on_training(node, request.round, update)
-        except ProtocolError as error:
-            self._perform(node, request.failed(error, self.now))
-            return
+                yield
         finally:
-            node.training_cpu_s += self._aside_s - aside_before
-        self._perform(node, request.then(LocalResult(update.payload, update.samples), self.now))
+            node.training_cpu_s += self._aside_s - before
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -267,6 +310,13 @@ class Simulation:
     @property
     def participants(self) -> list[Node]:
         return [node for name, node in self.nodes.items() if name != SERVER]
+
+
+def _update_or_error(work: Callable[[], Outcome]) -> Outcome | ProtocolError:
+    try:
+        return work()
+    except ProtocolError as error:
+        return error
 
 
 def _received(payload: object) -> Envelope:

@@ -213,7 +213,7 @@ def _mask_rows(request: Request) -> Iterator[Row]:
     noise = Noise("mse", 1, gamma=1.0)
     played = perturbation(request, noise, trained_model(request, "mse"), ASKED)
     view = played.view(request.adversary)
-    keys, clients = PerturbationKeys(view), played.recorder.view(*played.config.parties)
+    keys, clients = PerturbationKeys(view), played.views.view(*played.config.parties)
     terms = {one.party: one.payload.astype(np.float64) for one in clients.own_updates}
     truth = {name: split_difference(keys, one, unmask) for name, one in terms.items()}
     words = "gradient less beta of one client"

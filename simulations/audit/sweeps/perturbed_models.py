@@ -39,7 +39,7 @@ def noise_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iter
 
 def true_updates(played: Played) -> Mapping[tuple[str, int], Model]:
     """Every party's own update by party and round; of terms on a perturbed model the gradient behind them."""
-    updates: tuple[OwnUpdate, ...] = played.recorder.view(*played.config.parties).own_updates
+    updates: tuple[OwnUpdate, ...] = played.views.view(*played.config.parties).own_updates
     if not played.config.perturbs:
         return {(one.party, one.round): one.payload for one in updates}
     keys = PerturbationKeys(played.view("server"))

@@ -113,6 +113,7 @@ class Desk:
         with ThreadPoolExecutor(2) as executor, ThreadPoolExecutor(1) as disk:
             async with self.transport:
                 driver = Driver(
+                    party=self.name,
                     machine=self.machine,
                     post=self.post,
                     transport=self.transport,

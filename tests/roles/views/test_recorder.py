@@ -10,6 +10,7 @@ import json
 import stat
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,17 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.context import RoleOptions, make_party_learner, take_place
-from veilsum.roles.process.machines import Rules
+from veilsum.roles.process.machines import Machine, Rules
+from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.roles.views.file import load_view, save_view
-from veilsum.roles.views.recorder import ViewRecording, begin_recording, earlier_view
+from veilsum.roles.views.recorder import ViewRecorder
+from veilsum.roles.views.recording import ViewRecording, begin_recording, earlier_view
 from veilsum.roles.views.view import PerturbationSecrets, PublicFacts, View, pool
 from veilsum.simulations.attacks.model.ampc_coalition import final_model
+from veilsum.simulations.run.adversaries import view_recorder
 from veilsum.simulations.run.federation import Federation
-from veilsum.simulations.run.simulation import Node, Simulation
-from veilsum.simulations.run.view_recorder import ViewRecorder
+from veilsum.simulations.run.record import Recorder
+from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.switchboard import Switchboard
 
 SMALL = FederationConfig(scheme="masked", task="vectors:5")
@@ -57,27 +61,38 @@ def warnings_in(said: io.StringIO) -> list[str]:
     return [line["text"] for line in lines if line["fact"] == "warning"]
 
 
-class Overheard(ViewRecorder):
-    """A simulation in which every party also records its own view, as its process would."""
+class OnlyOf(RunObserver):
+    """What a party's own process would tell its recording."""
 
+    def __init__(self, recording: ViewRecording) -> None:
+        self._recording = recording
+
+    def began(self, now: float, party: PartyId, machine: Machine) -> None:
+        if party == self._recording.party:
+            self._recording.began(now, party, machine)
+
+    def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
+        if party == self._recording.party:
+            self._recording.sent(now, party, receiver, message, size)
+        if receiver == self._recording.party:
+            self._recording.received(now, receiver, party, message, size)
+
+    def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
+        if party == self._recording.party:
+            self._recording.trained(now, party, round_number, update)
+
+    def noted(self, now: float, party: PartyId, event: Event) -> None:
+        if party == self._recording.party:
+            self._recording.noted(now, party, event)
+
+
+@dataclass(frozen=True)
+class Overheard:
+    """A simulation in which every party also recorded its own view, as its process would."""
+
+    recorder: Recorder
+    views: ViewRecorder
     recordings: Mapping[PartyId, ViewRecording]
-
-    def on_send(self, now: float, sender: PartyId, receiver: PartyId, message: Message, size: int) -> None:
-        super().on_send(now, sender, receiver, message, size)
-        self.recordings[sender].sent(receiver, message, size)
-        self.recordings[receiver].received(sender, message, size)
-
-    def on_training(self, node: Node, round_number: int, update: LocalUpdate) -> None:
-        super().on_training(node, round_number, update)
-        self.recordings[node.name].trained(round_number, update)
-
-    def on_event(self, now: float, node: Node, event: Event) -> None:
-        super().on_event(now, node, event)
-        self.recordings[node.name].watch(node.machine)
-        self.recordings[node.name].noted(event)
-
-    def _facts(self) -> PublicFacts:
-        return PublicFacts(self.federation.config.agreed(), self.federation.parameters.dimension, (), 0)
 
 
 Overhear = Callable[[str], Overheard]
@@ -91,23 +106,22 @@ def overheard(tmp_path_factory: pytest.TempPathFactory) -> Overhear:
 
 def overhear(scheme: str, folder: Path) -> Overheard:
     federation = Federation.build(FederationConfig(scheme=scheme, task="vectors:5", rounds=2, seed=5))
-    recorder = Overheard(federation)
-    numbers = iter(range(10**6))
-    recorder.recordings = {
+    views = view_recorder(federation, {}, 0)
+    recordings = {
         name: ViewRecording(
             party=name,
-            facts=recorder._facts(),
+            facts=views.facts,
             initial_model=federation.initial_model,
             path=folder / f"{name}.view",
             journal=RoleLog(name, "json", io.StringIO()),
-            clock=lambda: float(next(numbers)),
         )
         for name in federation.identities
     }
-    Simulation(federation, observer=recorder).run()
-    for recording in recorder.recordings.values():
+    recorder = Recorder(federation)
+    Simulation(federation, observer=Observers([recorder, views, *map(OnlyOf, recordings.values())])).run()
+    for recording in recordings.values():
         recording.close()
-    return recorder
+    return Overheard(recorder, views, recordings)
 
 
 def contents(view: View) -> list[tuple[Any, ...]]:
@@ -119,9 +133,9 @@ def contents(view: View) -> list[tuple[Any, ...]]:
 def test_what_a_process_records_is_what_a_simulation_says_it_saw(
     scheme: str, party: str, overheard: Overhear
 ) -> None:
-    recorder = overheard(scheme)
-    own = load_view(recorder.recordings[PartyId(party)].path)
-    cut = recorder.view(party)
+    run = overheard(scheme)
+    own = load_view(run.recordings[PartyId(party)].path)
+    cut = run.views.view(party)
     assert repr(own) == repr(cut)
     assert contents(own) == contents(cut)
     for mine, theirs in zip(own.results, cut.results, strict=True):
@@ -137,12 +151,12 @@ def test_what_a_process_records_is_what_a_simulation_says_it_saw(
 
 def test_files_of_several_processes_pool_into_a_coalition(overheard: Overhear) -> None:
     """Server and one peer of ampc form the global model from their files; common messages count once."""
-    recorder = overheard("ampc")
-    views = [load_view(recorder.recordings[PartyId(name)].path) for name in ("server", "p1")]
+    run = overheard("ampc")
+    views = [load_view(run.recordings[PartyId(name)].path) for name in ("server", "p1")]
     together = pool(views)
-    assert sorted(contents(together)) == sorted(contents(recorder.view("server", "p1")))
-    assert recorder.model is not None
-    assert (final_model(together) == recorder.model).all()
+    assert sorted(contents(together)) == sorted(contents(run.views.view("server", "p1")))
+    assert run.recorder.model is not None
+    assert (final_model(together) == run.recorder.model).all()
 
 
 def test_a_message_that_was_sent_twice_counts_twice_in_a_coalition() -> None:
@@ -151,10 +165,10 @@ def test_a_message_that_was_sent_twice_counts_twice_in_a_coalition() -> None:
         one.party = PartyId(party)
         for _ in range(2):
             if party == SERVER:
-                one.received(ALICE, Knock(Stamp()), 9)
+                one.received(0.0, SERVER, ALICE, Knock(Stamp()), 9)
             else:
-                one.sent(SERVER, Knock(Stamp()), 9)
-        return one.view()
+                one.sent(0.0, ALICE, SERVER, Knock(Stamp()), 9)
+        return one.own_view()
 
     assert len(pool([seen(SERVER), seen(ALICE)]).messages) == 2
 
@@ -173,10 +187,10 @@ def test_a_driver_tells_its_recording_what_it_sends_and_receives_with_times(tmp_
     recordings[SERVER].party = SERVER
 
     async def run() -> None:
-        await asyncio.gather(*(desk.run(witness=recordings[desk.name]) for desk in (server, alice)))
+        await asyncio.gather(*(desk.run(observer=recordings[desk.name]) for desk in (server, alice)))
 
     asyncio.run(run())
-    sent, received = recordings[ALICE].view().messages, recordings[SERVER].view().messages
+    sent, received = recordings[ALICE].own_view().messages, recordings[SERVER].own_view().messages
     assert [one.message.stamp.round for one in received if one.message is not None] == [0, 1, 2]
     assert [(one.sender, one.receiver, one.kind, one.size) for one in sent] == [
         (one.sender, one.receiver, one.kind, one.size) for one in received
@@ -205,8 +219,8 @@ def test_a_full_disk_is_told_once_and_the_earlier_file_stays(tmp_path: Path) -> 
 
     recording = recording_of(tmp_path / "alice.view", said, save=save)
     recording.begin()
-    recording.noted(COMMITTED)
-    recording.noted(COMMITTED)
+    recording.noted(0.0, ALICE, COMMITTED)
+    recording.noted(0.0, ALICE, COMMITTED)
     recording.close()
     complaints = [text for text in warnings_in(said) if "No space left" in text]
     assert len(complaints) == 1
@@ -234,7 +248,7 @@ def test_noting_never_waits_for_the_file_and_writes_fold_into_one(tmp_path: Path
 
     recording = recording_of(tmp_path / "alice.view", save=slow)
     for _ in range(20):
-        recording.noted(COMMITTED)
+        recording.noted(0.0, ALICE, COMMITTED)
     release.set()
     recording.close()
     assert written[-1] == 20
@@ -260,12 +274,12 @@ def test_a_file_that_is_no_view_of_this_party_is_not_overwritten(tmp_path: Path)
 
 def test_a_resumed_run_goes_on_with_its_file_and_a_fresh_one_begins_anew(tmp_path: Path) -> None:
     first = recording_of(tmp_path / "alice.view")
-    first.sent(SERVER, Knock(Stamp()), 9)
-    first.noted(COMMITTED)
+    first.sent(0.0, ALICE, SERVER, Knock(Stamp()), 9)
+    first.noted(0.0, ALICE, COMMITTED)
     first.close()
     before = earlier_view(first.path, ALICE, FACTS, resume=True)
     second = recording_of(first.path, earlier=before)
-    second.noted(RoundCommitted(1, 0, (ALICE,), bytes(32), FIRST + 2))
+    second.noted(0.0, ALICE, RoundCommitted(1, 0, (ALICE,), bytes(32), FIRST + 2))
     second.close()
     found = load_view(first.path)
     assert [one.round for one in found.results] == [0, 1]
@@ -314,7 +328,7 @@ def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
         on_secrets: Callable[[PerturbationSecrets], None] = staticmethod(lambda _: None)
 
     drawing, recording = Drawing(), recording_of(tmp_path / "alice.view")
-    recording.watch(Script([]), drawing)
+    recording.hear_secrets(ALICE, drawing)
     drawn = PerturbationSecrets(
         bytes(16), *(np.arange(count, dtype=np.float64) for count in (9, 2, 2, 4)), 0.5
     )

@@ -98,7 +98,7 @@ def test_clients_end_with_other_weights_and_the_true_predictions() -> None:
     result = simulate(config("perturbed"))
     learner = next(iter(result.federation.learners.values()))
     for node in result.simulation.participants:
-        kept = node.durable.model
+        kept = node.disk.model
         assert kept is not None
         assert not np.allclose(kept, result.model, rtol=0.01)
         assert learner.evaluate(kept)["accuracy"] == result.metrics["accuracy"]

@@ -18,7 +18,7 @@ from veilsum.protocol.wire.messages import kind_of
 from veilsum.roles.views.file import BadViewFile, load_view, save_view
 from veilsum.roles.views.view import View, pool
 from veilsum.simulations.audit.stage import Played
-from veilsum.simulations.run.view_recorder import members_of
+from veilsum.simulations.run.adversaries import members_of
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
 ADVERSARIES = ("server", "client", "broker", "coalition", "others")
