@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +23,13 @@ def module_name(path: Path) -> str:
     return ".".join(("veilsum", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
+def text_of(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@functools.cache
 def parse(path: Path) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))
+    return ast.parse(text_of(path), filename=str(path))
 
 
 def imports_of(path: Path) -> Iterator[str]:

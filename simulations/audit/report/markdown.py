@@ -9,7 +9,7 @@ from pathlib import Path
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import Table
 from veilsum.simulations.audit.report.verdicts import verdicts
-from veilsum.simulations.audit.rows.row import Row, also, number
+from veilsum.simulations.audit.rows.row import Row, also, common_cells
 
 FIGURES, CURVES = "figures", "ppc"
 
@@ -82,21 +82,8 @@ def curve_figures(command: str, tables: Sequence[Table], notes: Sequence[str]) -
 
 def _cells(row: Row) -> tuple[str, ...]:
     known = row.ci_low is not None and row.ci_high is not None
-    return (
-        row.scheme,
-        row.defence,
-        row.adversary,
-        row.attack,
-        row.knowledge,
-        row.row,
-        row.target,
-        str(row.n),
-        number(row.rmse),
-        number(row.ssim),
-        number(row.success_rate),
-        f"{row.ci_low:.2f} to {row.ci_high:.2f}" if known else "",
-        also(row),
-    )
+    interval = f"{row.ci_low:.2f} to {row.ci_high:.2f}" if known else ""
+    return (*common_cells(row), interval, also(row))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -151,6 +151,11 @@ def cells_of(row: Row) -> tuple[str, ...]:
     interval = (
         f"{row.ci_low:.2f}-{row.ci_high:.2f}" if row.ci_low is not None and row.ci_high is not None else ""
     )
+    return (*common_cells(row), interval, f"{row.cpu_s:.1f}", also(row))
+
+
+def common_cells(row: Row) -> tuple[str, ...]:
+    """What every table of rows shows first: who attacked what with which success."""
     return (
         row.scheme,
         row.defence,
@@ -163,9 +168,6 @@ def cells_of(row: Row) -> tuple[str, ...]:
         number(row.rmse),
         number(row.ssim),
         number(row.success_rate),
-        interval,
-        f"{row.cpu_s:.1f}",
-        also(row),
     )
 
 

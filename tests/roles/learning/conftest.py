@@ -1,3 +1,5 @@
+"""What the tests of learning share."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""What a learner owes the protocol: a payload of the agreed shape, rounded once, or a refusal that says what to do."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,3 +1,5 @@
+"""The example of the page about tasks is a task that learns, and the page names what exists."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Splits: every sample goes to one party, nobody goes without, and the seed decides."""
+
 from __future__ import annotations
 
 import numpy as np

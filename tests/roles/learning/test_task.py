@@ -1,3 +1,5 @@
+"""Tasks by name, from files and from modules of users: found, checked, or refused with what is allowed."""
+
 from __future__ import annotations
 
 import subprocess

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,8 +10,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -105,11 +104,18 @@ def test_a_launch_whose_parties_cannot_start_ends_with_what_they_said(tmp_path: 
     assert not processes_of(folder)
 
 
+async def a_killed_process() -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    process.kill()
+    await process.wait()
+    return process
+
+
 def test_the_summary_of_a_run_that_failed_after_a_round_says_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     make_federation(folder, "plain", 3)
     committed = {"fact": "round_committed", "round": 0, "attempt": 0, "members": ["p1"]}
-    killed: Any = SimpleNamespace(returncode=-9)
+    killed = asyncio.run(a_killed_process())
     summaries = []
     for facts in ([], [committed]):
         ended = Outcome(load_federation(folder), {SERVER: Child(SERVER, killed, facts)}, 1.0)

@@ -6,15 +6,14 @@ import asyncio
 import io
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support.federations import make_federation
-from veilsum.protocol.crypto.identity import Identity, Role
-from veilsum.protocol.crypto.signing import SigningKey
+from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.roles.broker import mosquitto
@@ -22,25 +21,45 @@ from veilsum.roles.monitor import launch
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
-from veilsum.roles.process.driver import Tally
+from veilsum.roles.process.checkpoint import StateFolder
+from veilsum.roles.process.context import RoleOptions, take_place
+from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.envelopes import EnvelopeCodec
+from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.transport.errors import TooLarge
+from veilsum.transport.mqtt.transport import MqttTransport
 
-ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))
 
-
-def make_process(said: io.StringIO) -> Any:
-    place: Any = SimpleNamespace(name="alice", identity=ALICE, loaded=SimpleNamespace(federation_id="fed"))
-    rules: Any = SimpleNamespace(config=SimpleNamespace(rounds=2))
-    nobody: Any = None
-    journal = RoleLog("alice", "json", said)
+def make_process(folder: Path, said: io.StringIO) -> process.RoleProcess:
+    """The process of p1, ready to run, in a federation of three."""
+    loaded = make_federation(folder, "plain", 3)
+    place = take_place(Role.CLIENT, RoleOptions(folder, "p1"))
+    rules = Rules.of(loaded.config, loaded.roster, 40)
+    config_hash = rules.parameters.config_hash
     return process.RoleProcess(
-        place, rules, PersistentState(0, None), nobody, nobody, None, journal, nobody, nobody
+        place,
+        rules,
+        PersistentState(0, None),
+        StateFolder(folder / "state", place.identity.name, config_hash),
+        EnvelopeCodec(place.identity, rules.roster, config_hash, 1, {}),
+        None,
+        RoleLog("p1", "json", said),
+        None,
+        None,
     )
 
 
-def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def driver_of(role: process.RoleProcess, transport: MqttTransport) -> Driver:
+    machine = role.rules.machine(role.place.identity, role.durable, SeededEntropy(1), None, None)
+    with ThreadPoolExecutor() as idle:
+        return Driver(machine, role.post, transport, role.durable, role.state, idle, idle, role.journal)
+
+
+def test_an_unexpected_error_is_told_and_the_threads_are_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The error goes on to the caller, after the journal has it and no executor takes work any more."""
     executors: list[Any] = []
     codes: list[int] = []
@@ -53,7 +72,7 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pyte
     monkeypatch.setattr(process, "leave_threads_behind", codes.append)
     said = io.StringIO()
     with pytest.raises(ZeroDivisionError):
-        make_process(said).run()
+        make_process(tmp_path / "fed", said).run()
     assert json.loads(said.getvalue())["detail"] == "by nought"
     assert codes == [process.EXIT_FAILED]
     for executor in executors:
@@ -62,24 +81,28 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(monkeypatch: pyte
 
 
 def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """And it names a limited number of late parties, however many there are."""
     monkeypatch.setattr(process, "EVERY_S", 0.0)
-    tally = Tally()
-    tally.unacknowledged.update(PartyId(f"p{number}") for number in range(5000))
-    driver = SimpleNamespace(tally=tally, machine=SimpleNamespace(phase=SimpleNamespace(value="waiting")))
     told: list[bytes] = []
 
-    async def publish(status: bytes) -> None:
+    async def publish(_: MqttTransport, status: bytes) -> None:
         told.append(status)
         if len(told) == 1:
             raise TooLarge("status", len(status), 1, "the limit of a status")
         raise asyncio.CancelledError
 
+    async def tell(role: process.RoleProcess) -> None:
+        transport = role._transport()
+        driver = driver_of(role, transport)
+        driver.tally.unacknowledged.update(PartyId(f"p{number}") for number in range(5000))
+        await role._tell_status(transport, driver)
+
+    monkeypatch.setattr(MqttTransport, "publish_status", publish)
     said = io.StringIO()
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(make_process(said)._tell_status(SimpleNamespace(publish_status=publish), driver))
+        asyncio.run(tell(make_process(tmp_path / "fed", said)))
     assert json.loads(said.getvalue())["fact"] == "status_not_told"
     late = json.loads(json.loads(told[1])["status"])["late"]
     assert len(late) == MOST_LATE

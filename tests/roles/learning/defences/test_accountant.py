@@ -1,3 +1,5 @@
+"""The privacy accountant: the figures of published tutorials and libraries come out of it."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""A learner with a defence: undefended at its limit, repeatable, and never weaker than it says."""
+
 from __future__ import annotations
 
 import stat

@@ -1,3 +1,5 @@
+"""Differential privacy of an update: where the noise lies, how much of it there is, and when it is fresh."""
+
 from __future__ import annotations
 
 import math

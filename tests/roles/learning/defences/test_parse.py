@@ -1,3 +1,5 @@
+"""Defences as users write them: what is written is read back, and what cannot work is refused by name."""
+
 from __future__ import annotations
 
 import subprocess

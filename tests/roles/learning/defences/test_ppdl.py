@@ -1,3 +1,5 @@
+"""Selective sharing: the chosen share of entries travels, the rest stays at home."""
+
 from __future__ import annotations
 
 import math

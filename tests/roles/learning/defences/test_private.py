@@ -1,3 +1,5 @@
+"""The random numbers behind the defences: the distributions that they claim, from the party's own entropy."""
+
 from __future__ import annotations
 
 import math

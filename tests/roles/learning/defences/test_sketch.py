@@ -1,3 +1,5 @@
+"""Sketching: even buckets, and a projected layer that computes with sketched inputs and weights."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Perturbed codes of classes: the loss bounds the distance to the code, and the code hides the label."""
+
 from __future__ import annotations
 
 from itertools import product

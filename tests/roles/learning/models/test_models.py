@@ -1,3 +1,5 @@
+"""The built-in networks: features and a linear head, traceable, and refused by name where they do not fit."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Devices: the one that is asked for where it is there, and parties that take turns."""
+
 from __future__ import annotations
 
 import numpy as np

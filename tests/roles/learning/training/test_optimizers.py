@@ -1,3 +1,5 @@
+"""Our optimisers are those of torch, to the bit."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Options of training: defaults that work, and impossible ones refused by name."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Training is a pure function of model and round, leaves no trace in the process, and says what went wrong."""
+
 from __future__ import annotations
 
 import subprocess

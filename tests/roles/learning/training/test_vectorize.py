@@ -1,3 +1,5 @@
+"""A model as one vector and back, with nothing lost on the way."""
+
 from __future__ import annotations
 
 import numpy as np
