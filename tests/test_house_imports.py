@@ -40,7 +40,7 @@ def third_party_allowed(path: Path) -> set[str]:
         allowed = {"numpy", "cryptography", "Crypto", "msgpack", "rich"}
         allowed |= {"torch", "safetensors"} if path.parts[1] == "learning" else set()
         return allowed | ({"amqtt"} if path.parts[1] == "broker" else set())
-    return {"numpy", "cryptography", "Crypto", "torch", "rich", "hypothesis", "matplotlib", "aiomqtt"}
+    return {"numpy", "cryptography", "Crypto", "torch", "rich", "hypothesis", "aiomqtt"}
 
 
 def offenders(wrong: Callable[[Path], Iterable[str]], *folders: str) -> dict[str, list[str]]:

@@ -141,7 +141,7 @@ def _written(source: str) -> Iterator[tuple[int, str]]:
     left_out = {
         line
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node)
+        if isinstance(node, ast.stmt) and (isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node))
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
     for number, line in enumerate(source.splitlines(), 1):
