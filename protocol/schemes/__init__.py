@@ -69,6 +69,7 @@ from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.schemes.ampc import Ampc, Mpc
 from veilsum.protocol.schemes.masked import Masked
 from veilsum.protocol.schemes.perturbed import Bilateral, Perturbed
+from veilsum.protocol.schemes.perturbed.client import PerturbedClient
 from veilsum.protocol.schemes.perturbed.equipment import (
     ClientPerturbation,
     Perturbation,
@@ -76,6 +77,8 @@ from veilsum.protocol.schemes.perturbed.equipment import (
     client_equipment,
     server_equipment,
 )
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
+from veilsum.protocol.schemes.perturbed.server import PerturbedServer
 from veilsum.protocol.schemes.plain import Plain
 from veilsum.protocol.schemes.registry import find_scheme, register, scheme_names
 from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key
@@ -108,6 +111,9 @@ __all__ = [
     "PartyId",
     "Perturbation",
     "Perturbed",
+    "PerturbedClient",
+    "PerturbedServer",
+    "PerturbedTerms",
     "Phase",
     "Plain",
     "Prepared",

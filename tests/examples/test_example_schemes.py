@@ -1,0 +1,198 @@
+"""Schemes from outside, one that masks and one that perturbs, get all that a scheme of the package gets."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.examples import ballot, bounded
+from tests.support.brokers.broker import free_port, needs_mosquitto
+from tests.support.federations import QUICK
+from veilsum.protocol.errors import AbortReason, ParameterError
+from veilsum.protocol.schemes.registry import find_scheme
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.runner import run_requests
+from veilsum.simulations.audit.scales import find_scale
+from veilsum.simulations.run.simulate import simulate
+from veilsum.simulations.testing import rounds_under_faults
+
+EXAMPLES = Path(ballot.__file__).parent
+BALLOT, BOUNDED = "tests.examples.ballot:Ballot", "tests.examples.bounded:Bounded"
+SMALL: dict[str, Any] = {
+    "task": "synthetic-regression",
+    "parties": ("p1", "p2", "p3"),
+    "rounds": 2,
+    "device": "cpu",
+}
+ROUGH = "drop=0.1,duplicate=0.1,delay=0.1"
+GAMES = settings(
+    max_examples=5, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def config_of(scheme: str, **changes: Any) -> FederationConfig:
+    return FederationConfig(scheme=scheme, **{**SMALL, **changes})
+
+
+@pytest.mark.parametrize("module", ["ballot", "bounded"])
+def test_an_example_imports_nothing_of_the_package_but_its_schemes(module: str) -> None:
+    tree = ast.parse((EXAMPLES / f"{module}.py").read_text(encoding="utf-8"))
+    imports = [one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
+    names = {
+        name
+        for one in imports
+        for name in (
+            [one.module or ""] if isinstance(one, ast.ImportFrom) else [each.name for each in one.names]
+        )
+    }
+    assert {name for name in names if name.partition(".")[0] == "veilsum"} == {"veilsum.protocol.schemes"}
+
+
+def test_a_class_and_the_name_it_is_registered_under_are_the_same_scheme() -> None:
+    assert config_of(BALLOT).find_scheme() is config_of("tests.examples.ballot:ballot").find_scheme()
+    assert config_of(BOUNDED).find_scheme() is find_scheme("bounded")
+
+
+def test_a_masking_example_opens_the_sum_that_masked_opens() -> None:
+    ours, theirs = (simulate(config_of(name, task="vectors:9")) for name in (BALLOT, "masked"))
+    assert ours.figures()["model_sha256"] == theirs.figures()["model_sha256"]
+
+
+def test_a_perturbing_example_learns_what_perturbed_learns() -> None:
+    ours, theirs = (simulate(config_of(name)) for name in (BOUNDED, "perturbed"))
+    assert ours.figures()["model_sha256"] == theirs.figures()["model_sha256"]
+
+
+def test_a_subclass_of_a_perturbing_scheme_keeps_the_settings_of_the_perturbation() -> None:
+    chosen = {"noise": "scale", "groups": 3, "gamma": 0.5}
+    ours, theirs = (config_of(name, **chosen).parameters(5).options for name in (BOUNDED, "perturbed"))
+    assert ours == theirs
+    assert config_of(BOUNDED).upload == "gradient"
+    assert config_of(BOUNDED).cohort_floor == 1
+
+
+@pytest.mark.parametrize("changes", [{"defence": "spn"}, {"payload": "delta"}, {"gamma": -1.0}])
+def test_what_perturbed_refuses_its_subclass_refuses(changes: dict[str, Any]) -> None:
+    for name in ("perturbed", BOUNDED):
+        with pytest.raises(ParameterError):
+            config_of(name, **changes).require_workable()
+
+
+def test_a_setting_of_an_example_is_agreed_on_and_decides() -> None:
+    with pytest.raises(ParameterError):
+        config_of(BOUNDED, options={"largest": "many"}).require_workable()
+    result = simulate(config_of(BOUNDED, options={"largest": "1e-9"}))
+    assert not result.rounds
+    assert result.failed is not None
+
+
+def test_a_masking_example_meets_faults_of_the_network() -> None:
+    calm, rough = (simulate(config_of(BALLOT, task="vectors:9"), faults=faults) for faults in (None, ROUGH))
+    assert calm.figures()["model_sha256"] == rough.figures()["model_sha256"]
+
+
+def test_a_perturbing_example_goes_on_without_a_lost_party() -> None:
+    result = simulate(config_of(BOUNDED), drop="1@upload", faults=ROUGH)
+    assert [len(one.members) for one in result.rounds] == [2, 2]
+
+
+@pytest.mark.parametrize(("scheme", "how"), [("ballot", {}), ("bounded", {"tolerated_crashes": 1})])
+def test_the_invariants_hold_whatever_is_lost_late_repeated_or_forged(
+    scheme: str, how: dict[str, Any]
+) -> None:
+    run_state_machine_as_test(rounds_under_faults(scheme, **how), settings=GAMES)
+
+
+@pytest.mark.parametrize(("scheme", "target"), [(BALLOT, "aggregate"), (BOUNDED, "one upload")])
+def test_an_attack_on_what_the_server_sees_of_an_example_is_a_row_of_the_audit(
+    scheme: str, target: str
+) -> None:
+    """Of a sum under masks the server sees the aggregate; of terms without masks every upload."""
+    request = Request(scheme, "server", "idlg", find_scale("smoke"), model="mlp2:64", references=False)
+    rows = run_requests([request]).rows
+    assert rows
+    assert all(row.scheme == scheme and target in row.target for row in rows[:1])
+
+
+@needs_mosquitto
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("module", "scheme", "task"),
+    [("ballot", "ballot:Ballot", "vectors:9"), ("bounded", "bounded:Bounded", "synthetic-regression")],
+)
+def test_an_example_is_launched_over_mqtt_from_the_folder_it_lies_in(
+    module: str, scheme: str, task: str, tmp_path: Path
+) -> None:
+    shutil.copy(EXAMPLES / f"{module}.py", tmp_path)
+    slow = {name: 5 * seconds for name, seconds in QUICK.items()}
+    words = f"init fed --scheme {scheme} --task {task} --parties 3 --rounds 1 --device cpu --broker-port {free_port()}"
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in slow.items()]
+    run(tmp_path, *words.split(), *flags)
+    run(tmp_path, "launch", "fed", "--json", "out.json")
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert [one["members"] for one in figures["rounds"]] == [["p1", "p2", "p3"]]
+    if module == "ballot":
+        run(tmp_path, "simulate", "fed/federation.toml", "--json", "memory.json")
+        in_memory = json.loads((tmp_path / "memory.json").read_text())
+        assert figures["model_sha256"] == in_memory["model_sha256"]
+
+
+def run(folder: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "veilsum", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+TAKEN = """
+from veilsum.protocol.schemes import {base}
+
+class {base}({base}):
+    {body}
+"""
+
+
+@pytest.mark.parametrize("base", ["Perturbed", "Masked"])
+def test_a_class_of_a_user_never_takes_the_name_of_a_scheme_of_the_package(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"taking_{base.lower()}.py").write_text(TAKEN.format(base=base, body="pass"))
+    monkeypatch.syspath_prepend(tmp_path)
+    before = find_scheme(base.lower())
+    with pytest.raises(ParameterError) as caught:
+        config_of(f"taking_{base.lower()}:{base}").find_scheme()
+    assert f"taking_{base.lower()}:{base}" in str(caught.value)
+    assert find_scheme(base.lower()) is before
+
+
+def test_a_scheme_that_is_named_by_its_class_need_not_be_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unregistered.py").write_text(TAKEN.format(base="Masked", body='name = "unregistered"'))
+    monkeypatch.syspath_prepend(tmp_path)
+    result = simulate(config_of("unregistered:Masked", task="vectors:9"))
+    assert len(result.rounds) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["no.such:Thing", "tests.examples.ballot:Urn", "tests.examples.ballot:nothing", ":x"]
+)
+def test_what_names_no_scheme_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        config_of(text).require_workable()
+    assert text in str(caught.value)
+
+
+def test_a_term_beyond_the_agreed_limit_is_refused_by_the_server() -> None:
+    with pytest.raises(bounded.Rejection) as caught:
+        bounded.require_bounded(bounded.np.ones(3), {"largest": "0.5"})
+    assert caught.value.reason is AbortReason.OVER_BUDGET
