@@ -54,8 +54,8 @@ bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 	$(VENV)/bin/veilsum bench perturbed --model resnet20 --batch 32 --loss mse --groups 1 --json bench/perturbed.json
 	$(VENV)/bin/veilsum bench mqtt --size-mib 40 --json bench/mqtt.json
 
-docs: $(READY) ## regenerate what is generated in specs/
-	$(VENV_PYTHON) -m veilsum.simulations.docs.machines specs
+docs: $(READY) broker ## regenerate what is generated in specs/
+	$(VENV_PYTHON) -m veilsum.simulations.docs specs
 	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(VENV_PYTHON) "$$maker" || exit 1; done
 
 clean: ## remove everything make made

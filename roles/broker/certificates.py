@@ -1,6 +1,6 @@
 """A certificate authority of one federation's own, for its broker.
 
-Everything is sealed end to end, so TLS only keeps passwords and metadata from onlookers on the way to the
+Everything is sealed end to end, so TLS only keeps passwords and metadata from eavesdroppers on the way to the
 broker, and tells a party that it reached the right one. A federation needs no public authority for that.
 """
 

@@ -37,7 +37,7 @@ AUTHORITY_KEY = "ca.key"
 CERTIFICATE = "server.pem"
 CERTIFICATE_KEY = "server.key"
 OBSERVER = "observer"
-"""The login of `veilsum status` and other onlookers: it reads what parties tell about themselves, and can send
+"""The login of `veilsum status` and other observers: it reads what parties tell about themselves, and can send
 no datagrams."""
 
 LARGEST_PACKET = 2 * MIB

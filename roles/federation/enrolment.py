@@ -66,7 +66,7 @@ def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool
         write_certificates(broker, folder / ORGANISER_FOLDER, config)
     logins = {OBSERVER: create_login(folder / KEYS_FOLDER / OBSERVER, OBSERVER)}
     identities: list[PublicIdentity] = []
-    for name, role in _seats(config) if with_keys else ():
+    for name, role in _parties_with_roles(config) if with_keys else ():
         identity, logins[name] = create_party(folder / KEYS_FOLDER / name, name, role)
         identities.append(identity.public)
     signed = sign_roster(organiser, 1, tuple(identities), config.agreed())
@@ -151,7 +151,7 @@ def require_usable_folder(folder: Path) -> None:
         raise ParameterError([f"{folder} is a file: choose a new folder"])
 
 
-def _seats(config: FederationConfig) -> list[tuple[str, Role]]:
+def _parties_with_roles(config: FederationConfig) -> list[tuple[str, Role]]:
     role = config.find_scheme().participant_role
     return [(SERVER, Role.SERVER), *((name, role) for name in config.parties)]
 

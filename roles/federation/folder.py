@@ -7,7 +7,7 @@
     FOLDER/broker/             certificate, logins, access list   the broker's machine
     FOLDER/organiser/          the organiser's keys               the organiser's machine
 
-`load_federation` is for onlookers: it checks the signature, but believes the organiser that the file names.
+`load_federation` is for observers: it checks the signature, but believes the organiser that the file names.
 A role process calls `enter_federation`, which goes by the party's own pin.
 """
 

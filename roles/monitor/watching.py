@@ -1,4 +1,4 @@
-"""Listening to the statuses of a federation, as an onlooker with a login of its own and no key.
+"""Listening to the statuses of a federation, as an observer with a login of its own and no key.
 
 Who is late: a party that was not heard while others were, or that is behind the server's round, or that has
 not acknowledged what the server sent it.

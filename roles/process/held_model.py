@@ -1,4 +1,4 @@
-"""The model that a party of a federation holds, read from its checkpoints by onlookers of the same machine."""
+"""The model that a party of a federation holds, read from its checkpoints by observers of the same machine."""
 
 from __future__ import annotations
 

@@ -125,10 +125,10 @@ def _run(place: RoleContext, state: StateFolder, journal: RoleLog) -> int:
         journal.say("warning", text=text)
     optimizer = find_optimizer(place)
     recording = begin_recording(place, rules, learner, first if durable.rounds_done == 0 else None, journal)
-    station = RoleProcess(
+    process = RoleProcess(
         place, rules, durable, state, post, learner, journal, equipment, optimizer, recording
     )
-    return station.run()
+    return process.run()
 
 
 @dataclass

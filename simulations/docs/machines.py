@@ -1,8 +1,7 @@
-"""Draws specs/machines.md from the transition tables: `python -m veilsum.simulations.docs.machines specs`."""
+"""Draws specs/machines.md from the transition tables."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,9 +67,5 @@ def _trigger_text(trigger: Trigger) -> str:
     return f"*{trigger}*" if isinstance(trigger, str) else f"`{kind_of(trigger)}`"
 
 
-def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m veilsum.simulations.docs.machines FOLDER\n")
-        return 2
-    (Path(arguments[0]) / PAGE).write_text(machines_page(), encoding="utf-8")
-    return 0
+def write_page(folder: Path) -> None:
+    (folder / PAGE).write_text(machines_page(), encoding="utf-8")

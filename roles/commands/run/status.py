@@ -1,7 +1,7 @@
 """Show where everyone in a federation is: round, phase, who is late, bytes.
 
 Each process tells how it is doing once a second, signed with its identity key; this command listens for a moment
-with the onlookers' login (DIR/keys/observer) and shows what verifies. It decides nothing and disturbs nobody.
+with the observers' login (DIR/keys/observer) and shows what verifies. It decides nothing and disturbs nobody.
 
 examples:
   veilsum status fed

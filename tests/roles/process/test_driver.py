@@ -98,7 +98,7 @@ class Notebook:
         self.saved()
 
 
-class Desk:
+class Party:
     """One driver on a switchboard, and what came of it."""
 
     def __init__(self, board: Switchboard, name: PartyId, machine: Script) -> None:
@@ -137,15 +137,15 @@ def knocks(count: int) -> list[Event]:
     return [Send(SERVER, Knock(Stamp(round=number))) for number in range(count)]
 
 
-def run_pair(server: Script, alice: Script, **settings: Any) -> tuple[Desk, Desk]:
+def run_pair(server: Script, alice: Script, **settings: Any) -> tuple[Party, Party]:
     board = Switchboard()
-    desks = Desk(board, SERVER, server), Desk(board, ALICE, alice)
+    parties = Party(board, SERVER, server), Party(board, ALICE, alice)
 
     async def run() -> None:
-        await asyncio.gather(*(desk.run(**settings) for desk in desks))
+        await asyncio.gather(*(party.run(**settings) for party in parties))
 
     asyncio.run(run())
-    return desks
+    return parties
 
 
 def test_messages_to_one_receiver_arrive_in_the_order_in_which_they_were_sent() -> None:
@@ -162,7 +162,7 @@ def test_messages_to_one_receiver_arrive_in_the_order_in_which_they_were_sent() 
 def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
     """The keeper is called in another thread, and what follows waits for it."""
     board = Switchboard()
-    alice = Desk(board, ALICE, Script([DecisionMade({"attempt": 4}), *knocks(1), DONE]))
+    alice = Party(board, ALICE, Script([DecisionMade({"attempt": 4}), *knocks(1), DONE]))
     signed_after: list[list[int]] = []
     seal = alice.post.seal
 
@@ -201,7 +201,7 @@ def test_work_and_training_run_in_other_threads_and_come_back_as_steps() -> None
         WorkRequested(broken, collect, failed),
         TrainingRequested(0, learner.initial_model(), collect, failed),
     ]
-    asyncio.run(Desk(Switchboard(), ALICE, Script(requests)).run(learner=learner))
+    asyncio.run(Party(Switchboard(), ALICE, Script(requests)).run(learner=learner))
     assert {"worked", "cannot work"} <= {result for result in results if isinstance(result, str)}
     assert [result.samples for result in results if isinstance(result, LocalResult)] == [1]
     assert threading.get_ident() not in threads
@@ -213,9 +213,9 @@ def test_jobs_that_take_all_threads_do_not_hold_up_a_checkpoint() -> None:
     seen: list[bool] = []
     nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
     busy = WorkRequested(lambda: seen.append(on_disk.wait(10.0)), nothing, nothing)
-    desk = Desk(Switchboard(), ALICE, Script([busy, busy, DecisionMade({"attempt": 0}), DONE]))
-    desk.notebook.saved = on_disk.set
-    asyncio.run(desk.run())
+    party = Party(Switchboard(), ALICE, Script([busy, busy, DecisionMade({"attempt": 0}), DONE]))
+    party.notebook.saved = on_disk.set
+    asyncio.run(party.run())
     assert seen == [True, True]
 
 
@@ -226,9 +226,9 @@ def test_a_job_that_breaks_for_no_known_reason_ends_the_run() -> None:
         raise ZeroDivisionError
 
     nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
-    desk = Desk(Switchboard(), ALICE, Script([WorkRequested(broken, nothing, nothing)]))
+    party = Party(Switchboard(), ALICE, Script([WorkRequested(broken, nothing, nothing)]))
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(desk.run())
+        asyncio.run(party.run())
 
 
 def test_a_refused_message_is_told_with_its_reason_and_the_run_goes_on() -> None:
@@ -251,8 +251,8 @@ def test_a_refused_message_is_told_with_its_reason_and_the_run_goes_on() -> None
 def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
     """An unsigned text and a message under another configuration do not reach the machine."""
     board = Switchboard()
-    server = Desk(board, SERVER, Script([], lambda sender, message: [DONE]))
-    alice = Desk(board, ALICE, Script([*knocks(1), DONE]))
+    server = Party(board, SERVER, Script([], lambda sender, message: [DONE]))
+    alice = Party(board, ALICE, Script([*knocks(1), DONE]))
     stranger = EnvelopeCodec(IDENTITIES[ALICE], ROSTER, bytes([9]) * 32)
 
     async def run() -> None:
@@ -275,15 +275,15 @@ def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
 
 def test_the_machine_is_woken_at_its_deadline() -> None:
     machine = Script([], deadline=0.2)
-    asyncio.run(Desk(Switchboard(), ALICE, machine).run())
+    asyncio.run(Party(Switchboard(), ALICE, machine).run())
     assert machine.deadlines_handled == 1
 
 
 def test_a_message_that_nobody_acknowledges_is_told_and_does_not_hold_up_the_end() -> None:
-    desk = Desk(Switchboard(), ALICE, Script([*knocks(1), DONE]))
-    ended = asyncio.run(desk.run(send_within_s=0.3))
+    party = Party(Switchboard(), ALICE, Script([*knocks(1), DONE]))
+    ended = asyncio.run(party.run(send_within_s=0.3))
     assert ended is DONE
-    assert desk.facts("not_delivered")[0]["receiver"] == "server"
+    assert party.facts("not_delivered")[0]["receiver"] == "server"
 
 
 def test_after_its_end_a_party_still_answers_until_all_is_acknowledged() -> None:
@@ -296,8 +296,8 @@ def test_after_its_end_a_party_still_answers_until_all_is_acknowledged() -> None
         return []
 
     board = Switchboard()
-    server = Desk(board, SERVER, Script([Send(ALICE, farewell), DONE], answer))
-    alice = Desk(board, ALICE, Script(knocks(1), lambda sender, message: [DONE]))
+    server = Party(board, SERVER, Script([Send(ALICE, farewell), DONE], answer))
+    alice = Party(board, ALICE, Script(knocks(1), lambda sender, message: [DONE]))
 
     async def run() -> None:
         running = asyncio.create_task(server.run(linger_s=10.0))

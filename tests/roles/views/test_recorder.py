@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.roles.process.test_driver import ALICE, DONE, Desk, Script, knocks
+from tests.roles.process.test_driver import ALICE, DONE, Party, Script, knocks
 from tests.support.federations import make_federation
 from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
@@ -182,12 +182,12 @@ def test_a_driver_tells_its_recording_what_it_sends_and_receives_with_times(tmp_
         return [DONE] if heard == 3 else []
 
     board = Switchboard()
-    server, alice = Desk(board, SERVER, Script([], hear)), Desk(board, ALICE, Script([*knocks(3), DONE]))
-    recordings = {desk.name: recording_of(tmp_path / f"{desk.name}.view") for desk in (server, alice)}
+    server, alice = Party(board, SERVER, Script([], hear)), Party(board, ALICE, Script([*knocks(3), DONE]))
+    recordings = {party.name: recording_of(tmp_path / f"{party.name}.view") for party in (server, alice)}
     recordings[SERVER].party = SERVER
 
     async def run() -> None:
-        await asyncio.gather(*(desk.run(observer=recordings[desk.name]) for desk in (server, alice)))
+        await asyncio.gather(*(party.run(observer=recordings[party.name]) for party in (server, alice)))
 
     asyncio.run(run())
     sent, received = recordings[ALICE].own_view().messages, recordings[SERVER].own_view().messages

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from veilsum.protocol.schemes.registry import find_scheme
-from veilsum.simulations.docs.machines import PAGE, machines_page, main
+from veilsum.simulations.docs.__main__ import main
+from veilsum.simulations.docs.machines import PAGE, machines_page, write_page
 
 
 def test_the_committed_page_is_what_the_tables_say(repository: Path) -> None:
@@ -29,10 +30,11 @@ def test_a_scheme_from_outside_does_not_get_onto_the_page() -> None:
     assert ballot.Ballot.name not in machines_page()
 
 
-def test_the_command_writes_the_page_and_says_how_to_use_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path)]) == 0
+def test_the_page_is_written_into_the_folder(tmp_path: Path) -> None:
+    write_page(tmp_path)
     assert (tmp_path / PAGE).read_text(encoding="utf-8") == machines_page()
+
+
+def test_the_command_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""Draws specs/walk.md from traced rounds over MQTT: every file, where it is first visited.
+
+A real federation is launched for each scheme, with every process traced. A machine takes the same way in every run; the
+tasks of the transport run beside it whenever something arrives, so their files stand apart, by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from veilsum.roles.broker.mosquitto import find_mosquitto
+from veilsum.simulations.docs.traced import CARRYING, ROOT, STARTING
+
+PAGE = "walk.md"
+SCHEMES = {"masked": "client", "ampc": "peer"}
+WITHIN_S = 600.0
+_SETTINGS = ("--parties", "3", "--task", "digits", "--rounds", "1", "--seed", "7", "--local-epochs", "1")
+
+HEAD = """\
+# One round, file by file
+
+Which files does a round go through, from `veilsum launch` to the committed model? Generated from traced runs over MQTT
+by `make docs`; do not edit. Three participants train one round on digits. For each process the files stand in the order
+of their first visit, under the phase of the machine that was in force then ([machines.md](machines.md)); a file that
+was visited before is not repeated, and phases that visit no new file are left out. Tasks of the transport run beside
+the machine whenever something arrives; the files that they visit stand apart, by name. Each file is shown with the
+first line of its docstring.
+"""
+
+Walk = list[tuple[str, list[str]]]
+"""The phases of one process in order, each with the files that it visits first."""
+
+
+class NoBroker(Exception):
+    """Neither mosquitto nor the embedded broker is installed."""
+
+
+def walk_page() -> str:
+    """The whole page; takes minutes."""
+    require_broker()
+    parts = [HEAD]
+    for scheme, role in SCHEMES.items():
+        parts.append(f"## A round of `{scheme}`\n")
+        walks = _launched(scheme, role)
+        for process, title in (
+            ("launch", "`veilsum launch`"),
+            ("server", "Server"),
+            (role, role.capitalize()),
+        ):
+            parts += _sections(title, walks[process])
+    return "\n".join(parts)
+
+
+def require_broker() -> None:
+    if find_mosquitto() is None and find_spec("amqtt") is None:
+        raise NoBroker(f"no MQTT broker: install mosquitto or veilsum[broker]; {PAGE} is left as it is")
+
+
+def _launched(scheme: str, role: str) -> dict[str, Walk]:
+    with tempfile.TemporaryDirectory(prefix="walk") as scratch:
+        federation, visits = Path(scratch) / "fed", Path(scratch) / "visits"
+        visits.mkdir()
+        port = ("--broker-port", str(_free_port()))
+        _run("-m", "veilsum", "init", str(federation), "--scheme", scheme, *_SETTINGS, *port)
+        _run("-m", "veilsum.simulations.docs.traced", str(visits), "launch", str(federation))
+        files = {"launch": "launch", "server": "server-server", role: f"{role}-p1"}
+        return {process: read_walk(visits / f"{name}.visits") for process, name in files.items()}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
+
+
+def read_walk(record: Path) -> Walk:
+    phases: dict[str, list[str]] = {}
+    for line in record.read_text(encoding="utf-8").splitlines():
+        phase, _, file = line.partition("\t")
+        phases.setdefault(phase, []).append(file)
+    carrying = phases.pop(CARRYING, [])
+    visited = {file for files in phases.values() for file in files}
+    apart = [(CARRYING, sorted(set(carrying) - visited))] if set(carrying) - visited else []
+    return [*phases.items(), *apart]
+
+
+def _sections(title: str, walk: Walk) -> Iterator[str]:
+    for phase, files in walk:
+        yield f"### {title}{_heading(phase)}\n"
+        yield "\n".join(f"- `{file}`: {first_sentence(ROOT / file)}" for file in files) + "\n"
+
+
+def _heading(phase: str) -> str:
+    return {STARTING: ", starting", CARRYING: ", beside the machine: carrying bytes"}.get(phase, f": {phase}")
+
+
+def first_sentence(file: Path) -> str:
+    """The first line of what a file says about itself."""
+    words = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return words.partition("\n")[0].rstrip(".:")
+
+
+def write_page(folder: Path) -> None:
+    """Without a broker the page is left as it is."""
+    try:
+        page = walk_page()
+    except NoBroker as refusal:
+        sys.stderr.write(f"{refusal}\n")
+    else:
+        (folder / PAGE).write_text(page, encoding="utf-8")
