@@ -5,11 +5,14 @@ a deadline and, when they are done, an outcome; sessions, attempts, retries and 
 server.py and participant.py beside this file. Handlers check everything before they change anything, so that
 a refused message changes nothing:
 
-    class SecureSumServer(AttemptMachine):
+    class MyServer(AttemptMachine):
         table = TransitionTable(...)
 
         @handles(MaskedInput)
         def collect(self, sender, message, now): ...
+
+Machines derive from `AttemptMachine` and from nothing else. What two of them share is a part that is handed over: its
+methods say what follows, as a `NextPhase` or as a `Failed`, and the machine goes there (`follow`).
 """
 
 from __future__ import annotations
@@ -94,6 +97,15 @@ Outcome: TypeAlias = Committed | Failed | Prepared
 
 
 @dataclass(frozen=True)
+class NextPhase:
+    """A part of a machine found its work done: the phase that comes next, until when, and what to do on the way."""
+
+    phase: Phase
+    events: list[Event] = field(default_factory=list, repr=False)
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
 class ServerContext:
     """Everything the server's side of an attempt stands on; `equipment` is known to the scheme alone."""
 
@@ -146,11 +158,11 @@ def next_model_of(apply: ApplyMean, round_number: int) -> NextModel:
     return lambda before, mean: apply(before, mean, round_number)
 
 
-def handles(message_class: type[Message]) -> Callable[[H], H]:
-    """Mark a method as the handler of one message class."""
+def handles(*message_classes: type[Message]) -> Callable[[H], H]:
+    """Mark a method as the handler of these message classes."""
 
     def mark(handler: H) -> H:
-        handler._handles = message_class  # type: ignore[attr-defined]  # read back by __init_subclass__
+        handler._handles = message_classes  # type: ignore[attr-defined]  # read back by __init_subclass__
         return handler
 
     return mark
@@ -162,9 +174,10 @@ class AttemptMachine(ABC):
 
     def __init_subclass__(cls) -> None:
         marked = {
-            attribute._handles: name
+            message_class: name
             for name, attribute in vars(cls).items()
             if callable(attribute) and hasattr(attribute, "_handles")
+            for message_class in attribute._handles
         }
         cls._handlers = {**cls._handlers, **marked}
 
@@ -208,6 +221,15 @@ class AttemptMachine(ABC):
         self.phase = target
         self.deadline = deadline
 
+    def follow(self, trigger: Trigger, found: NextPhase | Failed | None, closed: Phase) -> list[Event]:
+        """Go where a part found it due, end where it found that impossible, and stay where nothing follows."""
+        if found is None:
+            return []
+        if isinstance(found, Failed):
+            return self.fail(trigger, closed, found)
+        self.move(trigger, found.phase, found.deadline)
+        return found.events
+
     def fail(
         self, trigger: Trigger, target: Phase, failed: Failed | ProtocolError, *, repeatable: bool = True
     ) -> list[Event]:
@@ -221,6 +243,10 @@ def failure_of(error: ProtocolError, *, repeatable: bool = True) -> Failed:
     reason = getattr(error, "reason", AbortReason.WITHDRAWN)
     detail = getattr(error, "detail", "") or str(error)
     return Failed(reason, getattr(error, "culprit", ""), detail, repeatable=repeatable)
+
+
+def server_was_silent(phase: Phase) -> Failed:
+    return Failed(AbortReason.TIMED_OUT, SERVER, f"while {phase.value}")
 
 
 def require_from_server(sender: str) -> None:

@@ -1,215 +1,155 @@
-"""A participant's side of a sum that survives dropouts: what `masked` and `ampc` have in common.
+"""A participant's side of a sum that survives dropouts: what is given, what opens it (specs/protocol.md, section 2).
 
-    SHARING              shares of our secrets are with the server, those of the others are due
-    MASKING              waiting for local training and for whatever else goes into the upload
-    AWAITING_SURVIVORS   uploaded; the server must say who is in the sum
-    VOTING               the list is signed; enough others must have signed it too
-    REVEALING            (`ampc`, `mpc`) keys exchanged with the dropped are with the server, all of them are due
-    AWAITING_RESULT      our shares are released, the sum is being opened
-
-A scheme says what happens before the shares, what the upload is, and how the result comes back. From the
-upload on a model has one update of ours. From the moment a sum with it may be opened, the round is spent:
-another attempt gets our update for the very same sum only (protocol/machines/participation.py).
+Two parts, without phases, that the machines of `masked`, `bilateral`, `ampc` and `mpc` are made of. From the upload on
+a model has one update of ours. From the moment a sum with it may be opened, the round is spent: another attempt gets
+our update for the very same sum only (protocol/machines/participation.py). Both decisions are durable before the
+message that they are about leaves: they stand before it in the list of events.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from veilsum.protocol.agreed.parameters import Recovery
-from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import (
-    AttemptMachine,
-    Failed,
-    ParticipantContext,
-    handles,
-    require_from_server,
-)
-from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
-from veilsum.protocol.machines.transitions import Phase, Trigger
+from veilsum.protocol.machines.attempt import ParticipantContext
+from veilsum.protocol.machines.events import DecisionMade, Event, Send, Warned, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.randomness import require_random
 from veilsum.protocol.secure_sum.shares import DeliveredShares, SealedShares, ShareKeeper, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorCheck, SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.protocol.wire.messages import Stamp
 
 SEED_BYTES = 32
 
 
-class SecureSumParticipantPhase(Phase):
-    AWAITING_PERTURBATION = "awaiting-perturbation"
-    ADVERTISING = "advertising"
-    SHARING = "sharing"
-    MASKING = "masking"
-    AWAITING_SURVIVORS = "awaiting-survivors"
-    VOTING = "voting"
-    REVEALING = "revealing"
-    AWAITING_RESULT = "awaiting-result"
-    ADDING_BIAS = "adding-bias"
-    CONFIRMING = "confirming"
-    CLOSED = "closed"
+def fresh_seed(context: ParticipantContext) -> Secret:
+    return Secret(require_random(context.random, SEED_BYTES))
 
 
-_P = SecureSumParticipantPhase
+class OwnUpload:
+    """Our update of one attempt: trained, masked once, and given under a durable decision."""
 
-SECURE_SUM_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
-    (_P.SHARING, DeliveredShares): (_P.MASKING,),
-    (_P.MASKING, "work"): (_P.AWAITING_SURVIVORS, _P.AWAITING_RESULT),
-    (_P.AWAITING_SURVIVORS, SurvivorList): (_P.VOTING, _P.AWAITING_RESULT),
-    **{(phase, SurvivorList): (phase,) for phase in (_P.VOTING, _P.AWAITING_RESULT)},
-    (_P.VOTING, SurvivorProof): (_P.AWAITING_RESULT,),
-}
-
-
-class SecureSumParticipant(AttemptMachine):
-    votes_when_semi_honest: ClassVar[bool] = False
-    share_kinds: ClassVar[tuple[ShareKind, ...]] = (ShareKind.SELF_MASK,)
-
-    def __init__(self, context: ParticipantContext, masking_stamp: Stamp) -> None:
-        """`masking_stamp` is what mask keys are bound to: the stamp with the hash of the model we really hold."""
-        super().__init__(context.stamp)
+    def __init__(self, context: ParticipantContext, mask: Callable[[LocalResult], RingVector]) -> None:
+        """`mask` turns the result of training into the upload. Heavy: it runs away from the event loop."""
         self._context = context
-        self._masking_stamp = masking_stamp
-        self._recovers = context.parameters.recovery is Recovery.SHARES
-        self._self_seed = Secret(require_random(context.random, SEED_BYTES))
-        self._keeper: ShareKeeper | None = None
-        self._check: SurvivorCheck | None = None
-        self._trained: LocalResult | None = None
-        self._requested_upload = False
+        self._mask = mask
+        self._requested = False
         self._update = b""
+        self.trained: LocalResult | None = None
 
-    @abstractmethod
-    def _masked_vector(self) -> RingVector:
-        """The upload. Heavy: runs away from the event loop."""
+    def request(self, then: Callable[[RingVector, float], list[Event]]) -> list[Event]:
+        """The work that makes the upload: when training is done, and once."""
+        if self.trained is None or self._requested:
+            return []
+        self._requested = True
+        return [WorkRequested(self._hashed_and_masked, then, self._context.withdraw)]
 
-    @property
-    def _ready_to_mask(self) -> bool:
-        """Whether everything that the upload needs, besides local training, is here."""
-        return True
+    def _hashed_and_masked(self) -> RingVector:
+        assert self.trained is not None
+        hashed = hashlib.sha256(self.trained.samples.to_bytes(8, "big"))
+        hashed.update(np.ascontiguousarray(self.trained.payload).data)
+        self._update = hashed.digest()
+        return self._mask(self.trained)
 
-    def _droppable(self, sharers: frozenset[PartyId]) -> frozenset[PartyId]:
-        """Those around us whose fate matters to our upload."""
-        return sharers
+    def require_same(self, model_hash: bytes) -> None:
+        """Refuse to give another update at this model than we gave before."""
+        self._context.record.require_same_update(self._context.stamp.round, model_hash, self._update)
 
-    @property
-    def _mask_graph(self) -> Graph:
-        """Who shares a mask with whom that cancels in the sum."""
-        return self._sharing_graph
+    def give(
+        self, vector: RingVector, model_hash: bytes, opened_with: tuple[PartyId, ...] | None = None
+    ) -> list[Event]:
+        """Decide, then send. `opened_with`: nothing else will be asked of us before a sum over these is open."""
+        stamp, record = self._context.stamp, self._context.record
+        decisions: list[Event] = [record.give(stamp, model_hash, self._update)]
+        decisions += [] if opened_with is None else [record.spend(stamp, opened_with, opened_with)]
+        return [*decisions, Send(SERVER, MaskedInput(stamp, vector))]
 
-    def _deal_shares(self, graph: Graph, secrets: dict[ShareKind, Secret]) -> list[Event]:
-        context = self._context
-        self._sharing_graph = graph
+
+class ReleaseGuard:
+    """Shares dealt and kept, the one list that we signed, and what is released under it."""
+
+    def __init__(
+        self,
+        context: ParticipantContext,
+        stamp: Stamp,
+        graph: Graph,
+        mask_graph: Graph,
+        kinds: tuple[ShareKind, ...],
+    ) -> None:
+        """Boxes are bound to `stamp`. Shares travel along `graph`, masks that cancel along `mask_graph`."""
+        self._context = context
+        self._graph = graph
+        self._mask_graph = mask_graph
         self._keeper = ShareKeeper(
-            context.name,
-            context.box_key,
-            context.session,
-            self._masking_stamp,
-            graph,
-            context.parameters,
-            self.share_kinds,
+            context.name, context.box_key, context.session, stamp, graph, context.parameters, kinds
         )
-        boxes = self._keeper.deal(secrets, context.random)
-        return [Send(SERVER, SealedShares(self.stamp, boxes))]
+        self._check: SurvivorCheck | None = None
 
-    @handles(DeliveredShares)
-    def keep_shares(self, sender: PartyId, message: DeliveredShares, now: float) -> list[Event]:
-        require_from_server(sender)
-        assert self._keeper is not None
-        holders = self._sharing_graph.degree(self._context.name) + 1
-        present, needed = len(message.boxes) + 1, self._context.parameters.threshold_of(holders)
+    @property
+    def sharers(self) -> frozenset[PartyId]:
+        return self._keeper.sharers
+
+    def deal(self, secrets: Mapping[ShareKind, Secret]) -> Event:
+        return Send(
+            SERVER, SealedShares(self._context.stamp, self._keeper.deal(secrets, self._context.random))
+        )
+
+    def keep(self, delivered: DeliveredShares, concerned: frozenset[PartyId] | None = None) -> list[Event]:
+        """Keep the shares of others. `concerned` are those a list must name, else the ones whose shares we hold."""
+        holders = self._graph.degree(self._context.name) + 1
+        present, needed = len(delivered.boxes) + 1, self._context.parameters.threshold_of(holders)
         if present < needed:
             raise Rejection(
                 AbortReason.COHORT_TOO_SMALL, f"{present} holders of our shares are left, {needed} are needed"
             )
-        unusable = self._keeper.accept(message.boxes)
+        unusable = self._keeper.accept(delivered.boxes)
         sharers = self._keeper.sharers
         self._check = SurvivorCheck(
-            self._context, self._sharing_graph, self._mask_graph, sharers, self._droppable(sharers)
+            self._context, self._graph, self._mask_graph, sharers, sharers if concerned is None else concerned
         )
-        self.move(DeliveredShares, _P.MASKING)
-        warnings: list[Event] = [Warned(f"the share box of {name} does not open") for name in unusable]
-        return warnings + self._upload_when_ready(now)
+        return [Warned(f"the share box of {name} does not open") for name in unusable]
 
-    def _train_finished(self, result: LocalResult, now: float) -> list[Event]:
-        self._trained = result
-        return self._upload_when_ready(now)
+    def consider(self, proposed: SurvivorList) -> list[Event]:
+        """Adopt the list, or raise; returns warnings."""
+        return self._checked.accept(proposed)
 
-    def _upload_when_ready(self, now: float) -> list[Event]:
-        self._wait(now)
-        ready = self._trained is not None and self.phase is _P.MASKING and self._ready_to_mask
-        if not ready or self._requested_upload:
-            return []
-        self._requested_upload = True
-        return [WorkRequested(self._hashed_and_masked, self._upload, self._context.withdraw)]
+    def sign(self) -> Event:
+        return Send(SERVER, self._checked.sign())
 
-    def _hashed_and_masked(self) -> RingVector:
-        assert self._trained is not None
-        hashed = hashlib.sha256(self._trained.samples.to_bytes(8, "big"))
-        hashed.update(np.ascontiguousarray(self._trained.payload).data)
-        self._update = hashed.digest()
-        return self._masked_vector()
+    def believe(self, proof: SurvivorProof) -> SurvivorList:
+        """The list that we signed, now that enough others have: no other can count any more."""
+        self._checked.require_proof(proof)
+        return self._checked.agreed
 
-    def _upload(self, vector: RingVector, now: float) -> list[Event]:
-        record, model_hash = self._context.record, self._masking_stamp.model_hash
-        try:
-            record.require_same_update(self.stamp.round, model_hash, self._update)
-        except Rejection as refusal:
-            return self._context.withdraw(refusal, now)
-        self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
-        self._wait(now)
-        events: list[Event] = [record.give(self.stamp, model_hash, self._update)]
-        events += [] if self._recovers else self._spend(self._sharing_graph.parties)
-        return [*events, Send(SERVER, MaskedInput(self.stamp, vector))]
+    def release(self) -> list[Event]:
+        """Decide, then send: from here on a sum over this cohort may be open, whether we ever hear of it or not."""
+        agreed, stamp = self._checked.agreed, self._context.stamp
+        released = self._keeper.release(stamp, agreed.survivors, agreed.dropped)
+        spent: DecisionMade = self._context.record.spend(stamp, agreed.survivors, self._graph.parties)
+        return [spent, Send(SERVER, released)]
 
-    @handles(SurvivorList)
-    def consider_survivors(self, sender: PartyId, message: SurvivorList, now: float) -> list[Event]:
-        require_from_server(sender)
-        if self._check is None:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a survivor list, and nothing can be recovered")
-        warnings = self._check.accept(message)
-        if self._context.parameters.threat is Threat.LYING or self.votes_when_semi_honest:
-            self.move(SurvivorList, _P.VOTING)
-            self._wait(now)
-            return [*warnings, Send(SERVER, self._check.sign())]
-        return warnings + self._release(SurvivorList, now)
+    @property
+    def survivors(self) -> tuple[PartyId, ...] | None:
+        """Those whose sum may have been opened with our consent."""
+        accepted = self._check.accepted if self._check is not None else None
+        return accepted.survivors if accepted is not None else None
 
-    @handles(SurvivorProof)
-    def believe_survivors(self, sender: PartyId, message: SurvivorProof, now: float) -> list[Event]:
-        require_from_server(sender)
+    @property
+    def _checked(self) -> SurvivorCheck:
         assert self._check is not None
-        self._check.require_proof(message)
-        return self._proved(self._check.agreed, now)
+        return self._check
 
-    def _proved(self, agreed: SurvivorList, now: float) -> list[Event]:
-        """Enough others signed the list that we signed: no other list can count any more."""
-        return self._release(SurvivorProof, now)
 
-    def _release(self, trigger: type[Message], now: float) -> list[Event]:
-        assert self._check is not None
-        assert self._keeper is not None
-        agreed = self._check.agreed
-        released = self._keeper.release(self.stamp, agreed.survivors, agreed.dropped)
-        self.move(trigger, _P.AWAITING_RESULT)
-        self._wait(now)
-        return [*self._spend(agreed.survivors), Send(SERVER, released)]
-
-    def _spend(self, cohort: tuple[PartyId, ...]) -> list[Event]:
-        """From here on a sum over this cohort may be open, whether we ever hear of it or not."""
-        return [self._context.record.spend(self.stamp, cohort, self._sharing_graph.parties)]
-
-    def deadline_passed(self, now: float) -> list[Event]:
-        failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")
-        return self.fail("deadline", _P.CLOSED, failed)
-
-    def _wait(self, now: float) -> None:
-        self.deadline = now + self._context.timing.patience_s
+def require_guard(guard: ReleaseGuard | None) -> ReleaseGuard:
+    """Refuse what makes sense with recovery only."""
+    if guard is None:
+        raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a survivor list, and nothing can be recovered")
+    return guard

@@ -1,4 +1,16 @@
-"""A peer's side of one attempt of AMPC or MPC."""
+"""A peer's side of one attempt of AMPC or MPC.
+
+specs/protocol.md, sections 2 and 4:
+
+    SHARING              shares of our self mask are with the server, those of the others are due
+    MASKING              waiting for local training, and for share vectors where those travel
+    AWAITING_SURVIVORS   uploaded; the server must say who is in the sum
+    VOTING               the list is signed; enough others must have signed it too
+    REVEALING            (after dropouts) keys exchanged with the dropped are with the server, all of them are due
+    AWAITING_RESULT      our shares are released, the sum is being opened
+    ADDING_BIAS          the sum is here; the biases are taken off, and the next model is made of it
+    CONFIRMING           our result is stated; everyone must state the same
+"""
 
 from __future__ import annotations
 
@@ -8,51 +20,52 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veilsum.protocol.agreed.parameters import ShareMode
-from veilsum.protocol.crypto.boxes import open_box, seal_box
-from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
-from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.graphs.graph import Graph, complete
+from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     Committed,
     Failed,
     ParticipantContext,
     handles,
     require_absent,
     require_from_server,
+    server_was_silent,
 )
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.session import hash_model
-from veilsum.protocol.machines.transitions import TransitionTable, Trigger
-from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.decomposition import (
     EpochSecrets,
     add_biases_back,
     keyed_model_hash,
-    share_key,
     subtracted_biases,
 )
-from veilsum.protocol.schemes.ampc.messages import (
-    Aggregate,
-    ResultDigest,
-    SeedsComplete,
-    SeedsRevealed,
-    ShareVector,
-)
+from veilsum.protocol.schemes.ampc.exchanged import ExchangedShares
+from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, ShareVector
 from veilsum.protocol.secure_sum.masking import self_mask_key
-from veilsum.protocol.secure_sum.participant import (
-    SECURE_SUM_MOVES,
-    SecureSumParticipant,
-    SecureSumParticipantPhase,
-)
-from veilsum.protocol.secure_sum.shares import ShareKind
+from veilsum.protocol.secure_sum.participant import OwnUpload, ReleaseGuard, fresh_seed, require_guard
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
 
-_P = SecureSumParticipantPhase
+
+class AmpcPeerPhase(Phase):
+    SHARING = "sharing"
+    MASKING = "masking"
+    AWAITING_SURVIVORS = "awaiting-survivors"
+    VOTING = "voting"
+    REVEALING = "revealing"
+    AWAITING_RESULT = "awaiting-result"
+    ADDING_BIAS = "adding-bias"
+    CONFIRMING = "confirming"
+    CLOSED = "closed"
+
+
+_P = AmpcPeerPhase
 _BEFORE_RESULT = (
     _P.SHARING,
     _P.MASKING,
@@ -74,16 +87,18 @@ class Result:
     digest: ResultDigest
 
 
-class AmpcPeer(SecureSumParticipant):
-    votes_when_semi_honest = True
+class AmpcPeer(AttemptMachine):
     table = TransitionTable(
         "ampc peer",
         _P.SHARING,
         {
             (_P.SHARING, "start"): (_P.MASKING,),
-            **SECURE_SUM_MOVES,
-            **{(phase, ShareVector): (phase,) for phase in (_P.SHARING, _P.MASKING)},
+            (_P.SHARING, DeliveredShares): (_P.MASKING,),
+            (_P.MASKING, "work"): (_P.AWAITING_SURVIVORS, _P.AWAITING_RESULT),
+            (_P.AWAITING_SURVIVORS, SurvivorList): (_P.VOTING, _P.AWAITING_RESULT),
+            **{(phase, SurvivorList): (phase,) for phase in (_P.VOTING, _P.AWAITING_RESULT)},
             (_P.VOTING, SurvivorProof): (_P.REVEALING, _P.AWAITING_RESULT),
+            **{(phase, ShareVector): (phase,) for phase in (_P.SHARING, _P.MASKING)},
             (_P.REVEALING, SurvivorList): (_P.REVEALING,),
             (_P.REVEALING, SeedsComplete): (_P.AWAITING_RESULT,),
             (_P.AWAITING_RESULT, Aggregate): (_P.ADDING_BIAS,),
@@ -96,12 +111,18 @@ class AmpcPeer(SecureSumParticipant):
     )
 
     def __init__(self, context: ParticipantContext) -> None:
+        super().__init__(context.stamp)
         assert context.model is not None
-        super().__init__(context, replace(context.stamp, model_hash=hash_model(context.model)))
+        self._context = context
+        self._recovers = context.parameters.recovery is Recovery.SHARES
         self._epoch: EpochSecrets = context.secrets
-        self._neighbours = self._epoch.graph.neighbours_of(context.name)
-        self._tensors = context.parameters.share_mode is ShareMode.TENSOR
-        self._taken_vectors: dict[PartyId, RingVector] = {}
+        self._members = context.session.members
+        # Nobody but the peers knows the model: what they derive is bound to the one that they really hold.
+        self._bound_stamp = replace(context.stamp, model_hash=hash_model(context.model))
+        self._self_seed = fresh_seed(context)
+        self._shares = ExchangedShares(context, self._epoch, self._bound_stamp)
+        self._own = OwnUpload(context, self._masked_vector)
+        self._guard: ReleaseGuard | None = None
         self._digests: dict[PartyId, ResultDigest] = {}
         self._survivors: tuple[PartyId, ...] = ()
         self._aggregate: RingVector | None = None
@@ -112,122 +133,103 @@ class AmpcPeer(SecureSumParticipant):
         self._wait(now)
         events: list[Event] = []
         if self._recovers:
-            events += self._deal_shares(
-                complete(context.session.members), {ShareKind.SELF_MASK: self._self_seed}
-            )
+            everyone, kinds = complete(self._members), (ShareKind.SELF_MASK,)
+            self._guard = ReleaseGuard(context, self._bound_stamp, everyone, self._epoch.graph, kinds)
+            events.append(self._guard.deal({ShareKind.SELF_MASK: self._self_seed}))
         else:
-            events += check_differencing(context, frozenset(context.session.members))
-            self._sharing_graph = complete(context.session.members)
+            events += check_differencing(context, frozenset(self._members))
             self.move("start", _P.MASKING, self.deadline)
-        if self._tensors:
+        if self._shares.as_tensors:
             events.append(
-                WorkRequested(self._sealed_share_vectors, self._send_share_vectors, context.withdraw)
+                WorkRequested(self._shares.sealed_vectors, lambda sends, _: sends, context.withdraw)
             )
         return events + context.train(self._train_finished, now)
 
-    def _given_key(self, taker: PartyId) -> Secret:
-        return share_key(self._epoch.given[taker], self._masking_stamp, self._context.name, taker)
+    def _wait(self, now: float) -> None:
+        self.deadline = now + self._context.timing.patience_s
 
-    def _taken_key(self, giver: PartyId) -> Secret:
-        return share_key(self._epoch.taken[giver], self._masking_stamp, giver, self._context.name)
-
-    def _sealed_share_vectors(self) -> list[Event]:
-        """Share mode 'tensor': the shares themselves, as the paper sends them."""
-        parameters = self._context.parameters
-        ring = parameters.encoding.ring
-        messages: list[Event] = []
-        for taker in self._neighbours:
-            vector = ring.zeros(parameters.vector_length)
-            apply_masks(ring, vector, add=[self._given_key(taker)])
-            box = seal_box(self._vector_box_key(self._context.name, taker, taker), vector.tobytes(), b"")
-            messages.append(Send(taker, ShareVector(self.stamp, np.frombuffer(box, dtype=np.uint8))))
-        return messages
-
-    def _send_share_vectors(self, messages: list[Event], now: float) -> list[Event]:
-        return messages
-
-    def _vector_box_key(self, sender: PartyId, receiver: PartyId, other: PartyId) -> Secret:
-        agreed = self._context.box_key.agree(self._context.session.box_key_of(other))
-        stamp = self._masking_stamp
-        context = KeyContext(
-            stamp.session, stamp.round, stamp.attempt, sender, receiver, "share", model_hash=stamp.model_hash
-        )
-        return derive_key(agreed, Purpose.SEAL, context)
+    @handles(DeliveredShares)
+    def keep_shares(self, sender: PartyId, message: DeliveredShares, now: float) -> list[Event]:
+        """Shares were cut for every neighbour of the epoch: a list must say of every member what became of it."""
+        require_from_server(sender)
+        warnings = require_guard(self._guard).keep(message, frozenset(self._members))
+        self.move(DeliveredShares, _P.MASKING)
+        return warnings + self._upload_when_ready(now)
 
     @handles(ShareVector)
     def take_share_vector(self, sender: PartyId, message: ShareVector, now: float) -> list[Event]:
-        if not self._tensors or sender not in self._neighbours:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a share vector that nobody asked for")
-        require_absent(sender, self._taken_vectors)
-        plain = open_box(self._vector_box_key(sender, self._context.name, sender), message.box.tobytes(), b"")
-        parameters, ring = self._context.parameters, self._context.parameters.encoding.ring
-        if len(plain) != parameters.vector_length * ring.word_bytes:
-            raise Rejection(
-                AbortReason.BAD_VECTOR, "the share has another length than the federation's vectors"
-            )
-        self._taken_vectors[sender] = np.frombuffer(plain, dtype=ring.dtype)
+        self._shares.take_vector(sender, message)
         return self._upload_when_ready(now)
 
-    @property
-    def _ready_to_mask(self) -> bool:
-        return not self._tensors or len(self._taken_vectors) == len(self._neighbours)
+    def _train_finished(self, result: LocalResult, now: float) -> list[Event]:
+        self._own.trained = result
+        return self._upload_when_ready(now)
 
-    def _masked_vector(self) -> RingVector:
-        """Both decompositions and the self mask, fused into one pass over the vector."""
-        assert self._trained is not None
+    def _upload_when_ready(self, now: float) -> list[Event]:
+        self._wait(now)
+        ready = self.phase is _P.MASKING and self._shares.complete
+        return self._own.request(self._upload) if ready else []
+
+    def _masked_vector(self, trained: LocalResult) -> RingVector:
         parameters, me = self._context.parameters, self._context.name
-        ring = parameters.encoding.ring
-        vector = parameters.encoding.encode(self._trained.payload, self._trained.samples)
-        given = [self._given_key(taker) for taker in self._neighbours]
-        taken = [] if self._tensors else [self._taken_key(giver) for giver in self._neighbours]
+        vector = parameters.encoding.encode(trained.payload, trained.samples)
         own = [self_mask_key(self._self_seed, self.stamp, me)] if self._recovers else []
-        biases = subtracted_biases(
-            self._epoch, self._masking_stamp, me, self._context.session.members, parameters.bias
-        )
-        apply_masks(ring, vector, add=[*taken, *own], subtract=[*given, *biases])
-        for share in self._taken_vectors.values():
-            vector += share
+        biases = subtracted_biases(self._epoch, self._bound_stamp, me, self._members, parameters.bias)
+        self._shares.exchange(vector, own, biases)
         return vector
 
-    def _droppable(self, sharers: frozenset[PartyId]) -> frozenset[PartyId]:
-        return frozenset(self._context.session.members)
+    def _upload(self, vector: RingVector, now: float) -> list[Event]:
+        model_hash = self._bound_stamp.model_hash
+        try:
+            self._own.require_same(model_hash)
+        except Rejection as refusal:
+            return self._context.withdraw(refusal, now)
+        self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
+        self._wait(now)
+        return self._own.give(vector, model_hash, None if self._recovers else self._members)
 
-    @property
-    def _mask_graph(self) -> Graph:
-        return self._epoch.graph
+    @handles(SurvivorList)
+    def consider_survivors(self, sender: PartyId, message: SurvivorList, now: float) -> list[Event]:
+        require_from_server(sender)
+        guard = require_guard(self._guard)
+        warnings = guard.consider(message)
+        self.move(SurvivorList, _P.VOTING)
+        self._wait(now)
+        return [*warnings, guard.sign()]
 
-    def _proved(self, agreed: SurvivorList, now: float) -> list[Event]:
+    @handles(SurvivorProof)
+    def believe_survivors(self, sender: PartyId, message: SurvivorProof, now: float) -> list[Event]:
         """Reveal the keys of this attempt that were shared with dropped neighbours, in both directions.
 
         Not before t others have signed the list: a server that told each neighbour of one peer, and nobody else,
         that this peer dropped would get all that hides its vector but the self mask, and that from the rest.
         """
+        require_from_server(sender)
+        agreed = require_guard(self._guard).believe(message)
         if not agreed.dropped:
             return self._release(SurvivorProof, now)
         self.move(SurvivorProof, _P.REVEALING)
         self._wait(now)
-        gone = [name for name in self._neighbours if name in agreed.dropped]
-        if not gone:
-            return []
-        parameters = self._context.parameters
-        taken_sum = parameters.encoding.ring.zeros(parameters.vector_length if self._tensors else 0)
-        for name in gone if self._tensors else ():
-            taken_sum += self._taken_vectors[name]
-        given = {name: self._given_key(name).reveal() for name in gone}
-        taken = {} if self._tensors else {name: self._taken_key(name).reveal() for name in gone}
-        return [Send(SERVER, SeedsRevealed(self.stamp, given, taken, taken_sum))]
+        revealed = self._shares.reveal(agreed.dropped)
+        return [] if revealed is None else [Send(SERVER, revealed)]
 
     @handles(SeedsComplete)
     def release_shares(self, sender: PartyId, message: SeedsComplete, now: float) -> list[Event]:
         require_from_server(sender)
         return self._release(SeedsComplete, now)
 
+    def _release(self, trigger: Trigger, now: float) -> list[Event]:
+        released = require_guard(self._guard).release()
+        self.move(trigger, _P.AWAITING_RESULT)
+        self._wait(now)
+        return released
+
     @handles(Aggregate)
     def take_aggregate(self, sender: PartyId, message: Aggregate, now: float) -> list[Event]:
         require_from_server(sender)
         parameters = self._context.parameters
-        agreed = self._check.accepted if self._check is not None else None
-        expected = agreed.survivors if agreed is not None else self._context.session.members
+        agreed = self._guard.survivors if self._guard is not None else None
+        expected = agreed if agreed is not None else self._members
         if message.survivors != expected:
             raise Rejection(AbortReason.SURVIVOR_LIST, "the sum is over another set than we agreed on")
         self._aggregate = parameters.encoding.ring.require(message.vector, parameters.vector_length)
@@ -239,7 +241,7 @@ class AmpcPeer(SecureSumParticipant):
     def _compute_result(self) -> Result:
         assert self._aggregate is not None
         assert self._context.model is not None
-        parameters, stamp = self._context.parameters, self._masking_stamp
+        parameters, stamp = self._context.parameters, self._bound_stamp
         total = np.array(self._aggregate, dtype=parameters.encoding.ring.dtype)
         add_biases_back(parameters.encoding.ring, total, self._epoch, stamp, self._survivors, parameters.bias)
         mean, _ = parameters.encoding.decode_mean(total, len(self._survivors))
@@ -311,7 +313,7 @@ class AmpcPeer(SecureSumParticipant):
 
     def deadline_passed(self, now: float) -> list[Event]:
         if self.phase is not _P.CONFIRMING:
-            return super().deadline_passed(now)
+            return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))
         agreeing = len(self._survivors) - len(list(self._unconfirmed()))
         if agreeing >= self._context.parameters.threshold_of(len(self._survivors)):
             self._close("deadline", self._committed())

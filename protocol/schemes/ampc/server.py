@@ -1,5 +1,15 @@
 """The server's side of one attempt of AMPC or MPC: it adds up what it cannot read.
 
+specs/protocol.md, sections 2 and 4:
+
+    GATHERING_SHARES     relay sealed shares of self masks among the peers
+    COLLECTING           add up the uploads; when they close, whoever uploaded is in the sum
+    VOTING               propose the survivor list and collect signatures over it
+    REVEALING            (after dropouts) collect the keys that survivors exchanged with the dropped
+    GATHERING_RELEASES   collect one share for each survivor
+    UNMASKING            rebuild the self masks and remove them
+    CONFIRMING           the peers compare what they made of the sum
+
 When peers vanished after the shares were cut, the sum still holds their halves of the exchanged shares.
 Once t of them have signed who dropped, survivors reveal those (and only those) keys; nothing is opened by
 that, since every upload is under its self mask. If someone vanishes here, the attempt is repeated with fresh
@@ -9,77 +19,125 @@ the sum under the biases (`ampc`) or the sum itself (`mpc`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
 
-from veilsum.protocol.agreed.parameters import ShareMode
+from veilsum.protocol.agreed.parameters import Recovery, ShareMode
 from veilsum.protocol.crypto.secret import Secret
-from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.graphs.graph import Graph, complete
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
+from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Committed, Failed, ServerContext, handles, require_absent
-from veilsum.protocol.machines.events import Event, Send, Warned
+from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
+    Committed,
+    Failed,
+    NextPhase,
+    ServerContext,
+    failure_of,
+    handles,
+    require_absent,
+)
+from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, SeedsRevealed
+from veilsum.protocol.secure_sum.agreement import SurvivorAgreement, missing_upload, unrecoverable
+from veilsum.protocol.secure_sum.attendance import Attendance
 from veilsum.protocol.secure_sum.masking import self_mask_key
-from veilsum.protocol.secure_sum.server import SECURE_SUM_MOVES, SecureSumServer, SecureSumServerPhase
-from veilsum.protocol.secure_sum.survivors import SurvivorSignature
-from veilsum.protocol.wire.messages import Stamp
+from veilsum.protocol.secure_sum.relay import ShareRelay
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput, RunningTotal
+from veilsum.protocol.wire.messages import Message, Stamp
 
-_P = SecureSumServerPhase
+
+class AmpcServerPhase(Phase):
+    GATHERING_SHARES = "gathering-shares"
+    COLLECTING = "collecting"
+    VOTING = "voting"
+    REVEALING = "revealing"
+    GATHERING_RELEASES = "gathering-releases"
+    UNMASKING = "unmasking"
+    CONFIRMING = "confirming"
+    CLOSED = "closed"
+
+
+_P = AmpcServerPhase
 _WORDS = ("deadline", "loss")
+_AFTER_UPLOADS = (_P.VOTING, _P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED)
 
 
-@dataclass(frozen=True)
-class Opened:
-    liars: tuple[PartyId, ...]
-
-
-class AmpcServer(SecureSumServer):
-    votes_when_semi_honest = True
+class AmpcServer(AttemptMachine):
     table = TransitionTable(
         "ampc server",
         _P.GATHERING_SHARES,
         {
             (_P.GATHERING_SHARES, "start"): (_P.GATHERING_SHARES, _P.COLLECTING),
-            **SECURE_SUM_MOVES,
+            (_P.GATHERING_SHARES, SealedShares): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
+            (_P.COLLECTING, MaskedInput): (_P.COLLECTING, *_AFTER_UPLOADS),
             (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.REVEALING, _P.GATHERING_RELEASES),
-            **{(_P.VOTING, trigger): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
+            (_P.GATHERING_RELEASES, SurvivorSignature): (_P.GATHERING_RELEASES,),
+            (_P.GATHERING_RELEASES, ReleasedShares): (_P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED),
+            **{
+                move: targets
+                for word in _WORDS
+                for move, targets in {
+                    (_P.GATHERING_SHARES, word): (_P.COLLECTING, _P.CLOSED),
+                    (_P.COLLECTING, word): _AFTER_UPLOADS,
+                    (_P.VOTING, word): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED),
+                    (_P.GATHERING_RELEASES, word): (_P.UNMASKING, _P.CLOSED),
+                }.items()
+            },
             (_P.REVEALING, SurvivorSignature): (_P.REVEALING,),
             (_P.REVEALING, SeedsRevealed): (_P.REVEALING, _P.GATHERING_RELEASES, _P.CLOSED),
-            **{(_P.REVEALING, trigger): (_P.GATHERING_RELEASES, _P.CLOSED) for trigger in _WORDS},
+            **{(_P.REVEALING, word): (_P.GATHERING_RELEASES, _P.CLOSED) for word in _WORDS},
             (_P.UNMASKING, "work"): (_P.CONFIRMING, _P.CLOSED),
             (_P.CONFIRMING, ResultDigest): (_P.CONFIRMING, _P.CLOSED),
-            (_P.CONFIRMING, "deadline"): (_P.CLOSED,),
-            (_P.CONFIRMING, "loss"): (_P.CLOSED,),
+            **{(_P.CONFIRMING, word): (_P.CLOSED,) for word in _WORDS},
         },
     )
 
     def __init__(self, context: ServerContext, *, learns_sum: bool) -> None:
-        super().__init__(context, Stamp(context.stamp.session, context.stamp.round, context.stamp.attempt))
+        super().__init__(Stamp(context.stamp.session, context.stamp.round, context.stamp.attempt))
+        parameters, members = context.parameters, context.session.members
+        self._context = context
         self._learns_sum = learns_sum
-        self._graph = context.parameters.graph.draw(context.session.members, context.session.id)
-        self._complete = complete(context.session.members)
+        self._recovers = parameters.recovery is Recovery.SHARES
+        self._members = frozenset(members)
+        # Self masks are shared among all peers: a thin graph of shares must not make dropouts fatal.
+        self._sharing_graph = complete(members)
+        self._graph = parameters.graph.draw(members, context.session.id)
+        self._attendance = Attendance(context)
+        self._relay = ShareRelay(self._sharing_graph, self._members)
+        ring, settled = parameters.encoding.ring, self._attendance.settled
+        self._total = RunningTotal(ring, parameters.vector_length, settled)
+        self._agreement: SurvivorAgreement | None = None
         self._revealed: dict[PartyId, SeedsRevealed] = {}
         self._digests: dict[PartyId, ResultDigest] = {}
 
-    @property
-    def _candidates(self) -> set[PartyId]:
-        return set(self._context.session.members)
-
-    @property
-    def _droppable(self) -> set[PartyId]:
-        """Shares were cut for every neighbour of the epoch, whether it dealt its self mask or not."""
-        return self._candidates
-
-    @property
-    def _sharing_graph(self) -> Graph:
-        """Self masks are shared among all peers: a thin graph of shares must not make dropouts fatal."""
-        return self._complete
-
     def start(self, now: float) -> list[Event]:
-        self._begin_gathering_shares("start", now)
+        timing = self._context.timing
+        if self._recovers:
+            self.move("start", _P.GATHERING_SHARES, now + timing.phase_s)
+        else:
+            self.move("start", _P.COLLECTING, now + timing.training_s + timing.phase_s)
         return self._context.open_round()
+
+    @handles(SealedShares)
+    def gather_shares(self, sender: PartyId, message: SealedShares, now: float) -> list[Event]:
+        self._relay.add(sender, message)
+        return self._advance(SealedShares, now)
+
+    @handles(MaskedInput)
+    def collect(self, sender: PartyId, message: MaskedInput, now: float) -> list[Event]:
+        self._total.add(sender, message, self._cohort)
+        return self._advance(MaskedInput, now)
+
+    @handles(SurvivorSignature)
+    def count_vote(self, sender: PartyId, message: SurvivorSignature, now: float) -> list[Event]:
+        if self.phase is not _P.VOTING:
+            return []
+        self._agreed.vote.add(sender, message)
+        return self._advance(SurvivorSignature, now)
 
     @handles(SeedsRevealed)
     def gather_revealed(self, sender: PartyId, message: SeedsRevealed, now: float) -> list[Event]:
@@ -89,81 +147,162 @@ class AmpcServer(SecureSumServer):
         if message.given.keys() != gone or message.taken.keys() != (set() if tensors else gone):
             raise Rejection(AbortReason.BAD_SHARE, "keys for each dropped neighbour, no more and no fewer")
         if tensors:
-            self._require_vector(message.taken_sum)
+            self._total.require_vector(message.taken_sum)
         self._revealed[sender] = message
         return self._advance(SeedsRevealed, now)
 
-    def _gone_neighbours(self, party: PartyId) -> set[PartyId]:
-        return {name for name in self._graph.neighbours[party] if name not in self._uploaded}
-
-    @property
-    def _mask_graph(self) -> Graph:
-        return self._graph
-
-    @property
-    def _after_vote(self) -> Phase:
-        assert self._vote is not None
-        return _P.REVEALING if self._vote.proposed.dropped else _P.GATHERING_RELEASES
-
-    def _unrevealed(self) -> set[PartyId]:
-        return {name for name in self._uploaded if self._gone_neighbours(name) and name not in self._revealed}
-
-    def _complete_seeds(self, trigger: Trigger, now: float) -> list[Event]:
-        silent = tuple(sorted(self._unrevealed()))
-        if silent:
-            detail = f"keys shared with dropped peers were not revealed by {', '.join(silent[:10])}"
-            return self.fail(trigger, _P.CLOSED, Failed(AbortReason.TIMED_OUT, silent[0], detail, silent))
-        self.move(trigger, _P.GATHERING_RELEASES, now + self._context.timing.phase_s)
-        return self._asking_for_shares(dict.fromkeys(self._survivors, SeedsComplete(self.stamp)))
-
-    def _open_sum(self) -> Opened:
-        if self._collector is None:
-            return Opened(())
-        ring = self._context.parameters.encoding.ring
-        secrets, liars = self._collector.rebuild()
-        given = [Secret(key) for one in self._revealed.values() for key in one.given.values()]
-        taken = [Secret(key) for one in self._revealed.values() for key in one.taken.values()]
-        own = [self_mask_key(secrets[name], self.stamp, name) for name in self._survivors]
-        apply_masks(ring, self._total, add=given, subtract=[*taken, *own])
-        for one in self._revealed.values():
-            if len(one.taken_sum):
-                self._total -= one.taken_sum
-        return Opened(tuple(sorted(liars)))
-
-    def _opened(self, opened: Opened, now: float) -> list[Event]:
-        self.move("work", _P.CONFIRMING, now + 2 * self._context.timing.phase_s)
-        aggregate = Aggregate(self.stamp, self._survivors, self._total)
-        warnings: list[Event] = [
-            Warned(f"{name} released a wrong share; it was left out") for name in opened.liars
-        ]
-        return warnings + [Send(name, aggregate) for name in self._survivors]
+    @handles(ReleasedShares)
+    def gather_release(self, sender: PartyId, message: ReleasedShares, now: float) -> list[Event]:
+        self._agreed.take_release(sender, message)
+        return self._advance(ReleasedShares, now)
 
     @handles(ResultDigest)
     def note_digest(self, sender: PartyId, message: ResultDigest, now: float) -> list[Event]:
         require_absent(sender, self._digests)
-        if sender not in self._uploaded:
+        if sender not in self._total.parties:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a digest of a party that is not in the sum")
         self._digests[sender] = message
         return self._advance(ResultDigest, now)
 
-    def _waiting_for(self) -> set[PartyId]:
-        if self.phase is _P.REVEALING:
-            return self._awaited & self._unrevealed()
-        if self.phase is _P.CONFIRMING:
-            return (self._awaited & self._uploaded) - self._digests.keys()
-        return super()._waiting_for()
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        self._attendance.awaited.discard(party)
+        return self._advance("loss", now) if self.deadline is not None else []
 
-    def _next_phase(self, trigger: Trigger, now: float) -> list[Event]:
-        if self.phase is _P.REVEALING:
-            return self._complete_seeds(trigger, now)
-        if self.phase is _P.CONFIRMING:
-            return self._conclude(trigger)
-        return super()._next_phase(trigger, now)
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self._close_phase("deadline", now)
+
+    def _advance(self, trigger: Trigger, now: float) -> list[Event]:
+        """Go on as soon as nobody is awaited any more."""
+        return [] if self._waiting_for() else self._close_phase(trigger, now)
+
+    def _waiting_for(self) -> Set[PartyId]:
+        awaited = self._attendance.awaited
+        match self.phase:
+            case _P.GATHERING_SHARES:
+                return self._relay.silent(awaited)
+            case _P.COLLECTING:
+                return self._total.silent(awaited, self._cohort)
+            case _P.VOTING:
+                return self._agreed.unsigned
+            case _P.REVEALING:
+                return awaited & self._unrevealed()
+            case _P.CONFIRMING:
+                return (awaited & self._total.parties) - self._digests.keys()
+            case _:
+                return self._agreed.unreleased(awaited)
+
+    def _close_phase(self, trigger: Trigger, now: float) -> list[Event]:
+        """End a phase with what has come."""
+        match self.phase:
+            case _P.GATHERING_SHARES:
+                return self.follow(trigger, self._deliver_shares(now), _P.CLOSED)
+            case _P.COLLECTING:
+                return self.follow(trigger, self._close_uploads(now), _P.CLOSED)
+            case _P.VOTING:
+                return self.follow(trigger, self._prove(now), _P.CLOSED)
+            case _P.REVEALING:
+                return self.follow(trigger, self._complete_seeds(now), _P.CLOSED)
+            case _P.CONFIRMING:
+                return self._conclude(trigger)
+            case _:
+                return self.follow(trigger, self._agreed.unopenable() or self._unmask(), _P.CLOSED)
+
+    @property
+    def _cohort(self) -> Set[PartyId]:
+        """Those whose upload can enter the sum."""
+        return self._relay.senders if self._recovers else self._members
+
+    @property
+    def _agreed(self) -> SurvivorAgreement:
+        assert self._agreement is not None
+        return self._agreement
+
+    def _gone_neighbours(self, party: PartyId) -> set[PartyId]:
+        return {name for name in self._graph.neighbours[party] if name not in self._total.parties}
+
+    def _unrevealed(self) -> set[PartyId]:
+        survivors = self._total.parties
+        return {name for name in survivors if self._gone_neighbours(name) and name not in self._revealed}
+
+    def _deliver_shares(self, now: float) -> NextPhase | Failed:
+        timing = self._context.timing
+        refusal = self._attendance.refusal(self._relay.senders, self.phase)
+        if refusal is not None:
+            return refusal
+        deadline = now + timing.training_s + timing.phase_s
+        return NextPhase(_P.COLLECTING, self._relay.deliveries(self.stamp), deadline)
+
+    def _close_uploads(self, now: float) -> NextPhase | Failed:
+        """Shares were cut for every neighbour of the epoch: whoever did not upload has dropped."""
+        uploaded = self._total.parties
+        missing = tuple(sorted(self._members - uploaded))
+        if not self._recovers and missing:
+            return missing_upload(missing)
+        refusal = self._attendance.refusal(uploaded, self.phase)
+        if refusal is not None or not self._recovers:
+            return refusal or self._unmask()
+        problem = unrecoverable(self._context, self._sharing_graph, self._graph, uploaded, missing)
+        if problem is not None:
+            return problem
+        proposed = SurvivorList(self.stamp, self._total.survivors, missing, len(uploaded))
+        self._agreement = SurvivorAgreement(self._context, self._sharing_graph, proposed, rebuilds_keys=False)
+        return NextPhase(_P.VOTING, self._agreement.propose(), now + self._context.timing.phase_s)
+
+    def _prove(self, now: float) -> NextPhase | Failed:
+        """Show the signatures around; without dropouts that makes peers release their shares."""
+        agreed, deadline = self._agreed, now + self._context.timing.phase_s
+        unproved = agreed.unproved()
+        if unproved is not None:
+            return unproved
+        proofs = agreed.proofs()
+        if agreed.proposed.dropped:
+            return NextPhase(_P.REVEALING, [Send(name, proof) for name, proof in proofs.items()], deadline)
+        return NextPhase(_P.GATHERING_RELEASES, agreed.ask_for_shares(proofs), deadline)
+
+    def _complete_seeds(self, now: float) -> NextPhase | Failed:
+        silent = tuple(sorted(self._unrevealed()))
+        if silent:
+            detail = f"keys shared with dropped peers were not revealed by {', '.join(silent[:10])}"
+            return Failed(AbortReason.TIMED_OUT, silent[0], detail, silent)
+        complete_seeds: dict[PartyId, Message] = dict.fromkeys(
+            self._total.survivors, SeedsComplete(self.stamp)
+        )
+        asked = self._agreed.ask_for_shares(complete_seeds)
+        return NextPhase(_P.GATHERING_RELEASES, asked, now + self._context.timing.phase_s)
+
+    def _unmask(self) -> NextPhase:
+        return NextPhase(_P.UNMASKING, [WorkRequested(self._open_sum, self._opened, self._not_opened)])
+
+    def _open_sum(self) -> tuple[PartyId, ...]:
+        """Remove every mask but the biases; returns who released wrong shares. Runs away from the event loop."""
+        if self._agreement is None:
+            return ()
+        total = self._total
+        secrets, liars = self._agreement.collector.rebuild()
+        given = [Secret(key) for one in self._revealed.values() for key in one.given.values()]
+        taken = [Secret(key) for one in self._revealed.values() for key in one.taken.values()]
+        own = [self_mask_key(secrets[name], self.stamp, name) for name in total.survivors]
+        ring = self._context.parameters.encoding.ring
+        apply_masks(ring, total.vector, add=given, subtract=[*taken, *own])
+        for one in self._revealed.values():
+            if len(one.taken_sum):
+                total.vector -= one.taken_sum
+        return tuple(sorted(liars))
+
+    def _opened(self, liars: tuple[PartyId, ...], now: float) -> list[Event]:
+        self.move("work", _P.CONFIRMING, now + 2 * self._context.timing.phase_s)
+        aggregate = Aggregate(self.stamp, self._total.survivors, self._total.vector)
+        warnings: list[Event] = [Warned(f"{name} released a wrong share; it was left out") for name in liars]
+        return warnings + [Send(name, aggregate) for name in self._total.survivors]
+
+    def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
+        return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))
 
     def _conclude(self, trigger: Trigger) -> list[Event]:
+        survivors = self._total.survivors
         stated = {(digest.aggregate, digest.result) for digest in self._digests.values()}
-        silent = tuple(sorted(self._uploaded - self._digests.keys()))
-        needed = self._context.parameters.threshold_of(len(self._uploaded))
+        silent = tuple(name for name in survivors if name not in self._digests)
+        needed = self._context.parameters.threshold_of(len(survivors))
         if len(stated) > 1:
             failed = Failed(
                 AbortReason.AGGREGATES_DIFFER, detail="peers state different results", repeatable=False
@@ -174,6 +313,6 @@ class AmpcServer(SecureSumServer):
             failed = Failed(AbortReason.TIMED_OUT, silent[0], detail)
             return self.fail(trigger, _P.CLOSED, failed)
         self.move(trigger, _P.CLOSED)
-        total = self._total if self._learns_sum else None
-        self.outcome = Committed(self._survivors, total=total, silent=silent)
+        total = self._total.vector if self._learns_sum else None
+        self.outcome = Committed(survivors, total=total, silent=silent)
         return []

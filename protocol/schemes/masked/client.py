@@ -1,18 +1,41 @@
-"""A client's side of one attempt with zero-sum masks."""
+"""A client's side of one attempt with zero-sum masks.
+
+specs/protocol.md, sections 2 and 3:
+
+    ADVERTISING          our key is with the server, the keys of the cohort are due
+    SHARING              shares of our secrets are with the server, those of the others are due
+    MASKING              waiting for local training
+    AWAITING_SURVIVORS   uploaded; the server must say who is in the sum
+    VOTING               (threat 'lying') the list is signed; enough others must have signed it too
+    AWAITING_RESULT      our shares are released, the sum is being opened
+
+`MaskedMember` is this side of the round without a machine around it: `bilateral` runs the same one as soon as it
+knows the perturbation, about another payload.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
+from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph, explicit
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import ParticipantContext, handles, outcome_of, require_from_server
+from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
+    NextPhase,
+    ParticipantContext,
+    handles,
+    outcome_of,
+    require_from_server,
+    server_was_silent,
+)
 from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.session import RoundClosed
-from veilsum.protocol.machines.transitions import TransitionTable
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,
@@ -22,75 +45,154 @@ from veilsum.protocol.schemes.masked.messages import (
     cohort_seed,
     round_key_digest,
 )
-from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR, mask_upload, pair_mask_key, self_mask_key
-from veilsum.protocol.secure_sum.participant import (
-    SECURE_SUM_MOVES,
-    SecureSumParticipant,
-    SecureSumParticipantPhase,
-)
-from veilsum.protocol.secure_sum.shares import ShareKind
-from veilsum.protocol.secure_sum.survivors import check_differencing
+from veilsum.protocol.schemes.masked.payload import MaskedPayload, WholeUpdate
+from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key, self_mask_key
+from veilsum.protocol.secure_sum.participant import OwnUpload, ReleaseGuard, fresh_seed, require_guard
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
+from veilsum.protocol.wire.messages import Message
 
-_P = SecureSumParticipantPhase
+
+class MaskedClientPhase(Phase):
+    AWAITING_PERTURBATION = "awaiting-perturbation"
+    ADVERTISING = "advertising"
+    SHARING = "sharing"
+    MASKING = "masking"
+    AWAITING_SURVIVORS = "awaiting-survivors"
+    VOTING = "voting"
+    AWAITING_RESULT = "awaiting-result"
+    CLOSED = "closed"
+
+
+_P = MaskedClientPhase
 _OPEN = (_P.ADVERTISING, _P.SHARING, _P.MASKING, _P.AWAITING_SURVIVORS, _P.VOTING, _P.AWAITING_RESULT)
 
+MASKED_CLIENT_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
+    (_P.ADVERTISING, CohortKeys): (_P.SHARING, _P.MASKING),
+    (_P.SHARING, DeliveredShares): (_P.MASKING,),
+    (_P.MASKING, "work"): (_P.AWAITING_SURVIVORS, _P.AWAITING_RESULT),
+    (_P.AWAITING_SURVIVORS, SurvivorList): (_P.VOTING, _P.AWAITING_RESULT),
+    (_P.VOTING, SurvivorList): (_P.VOTING,),
+    (_P.AWAITING_RESULT, SurvivorList): (_P.AWAITING_RESULT,),
+    (_P.VOTING, SurvivorProof): (_P.AWAITING_RESULT,),
+    **{(phase, RoundClosed): (_P.CLOSED,) for phase in _OPEN},
+    **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
+}
 
-class MaskedClient(SecureSumParticipant):
-    share_kinds = (ShareKind.SELF_MASK, ShareKind.MASKING_KEY)
-    table = TransitionTable(
-        "masked client",
-        _P.ADVERTISING,
-        {
-            (_P.ADVERTISING, CohortKeys): (_P.SHARING, _P.MASKING),
-            **SECURE_SUM_MOVES,
-            **{(phase, RoundClosed): (_P.CLOSED,) for phase in _OPEN},
-            **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
-        },
-    )
+
+class MaskedClient(AttemptMachine):
+    table = TransitionTable("masked client", _P.ADVERTISING, MASKED_CLIENT_MOVES)
 
     def __init__(self, context: ParticipantContext) -> None:
-        super().__init__(context, context.stamp)
-        self._round_key = AgreementKey.generate(context.random)
-        self._keys: dict[PartyId, bytes] = {}
+        super().__init__(context.stamp)
+        self._context = context
+        self._round = MaskedMember(context, WholeUpdate(context), self._upload)
 
     def start(self, now: float) -> list[Event]:
-        self._wait(now)
-        return [self._advertise(), *self._context.train(self._train_finished, now)]
+        self.deadline = now + self._context.timing.patience_s
+        return [self._round.advertise(), *self._context.train(self._train_finished, now)]
 
-    def _advertise(self) -> Event:
-        context = self._context
-        digest = round_key_digest(self.stamp, context.name, self._round_key.public, self.stamp.model_hash)
-        signature = context.me.signing.sign(ROUND_KEY_DOMAIN, digest)
-        record = KeyRecord(self._round_key.public, self.stamp.model_hash, signature)
-        return Send(SERVER, RoundKeys(self.stamp, record))
+    def _train_finished(self, result: LocalResult, now: float) -> list[Event]:
+        self.deadline = now + self._context.timing.patience_s
+        return self._round.take_trained(self.phase, result)
 
-    @handles(CohortKeys)
-    def learn_cohort(self, sender: PartyId, message: CohortKeys, now: float) -> list[Event]:
+    @handles(CohortKeys, DeliveredShares, SurvivorList, SurvivorProof)
+    def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         require_from_server(sender)
+        return self.follow(type(message), self._round.take(message, now), _P.CLOSED)
+
+    def _upload(self, vector: RingVector, now: float) -> list[Event]:
+        try:
+            step = self._round.give(vector, now)
+        except Rejection as refusal:
+            return self._context.withdraw(refusal, now)
+        return self.follow("work", step, _P.CLOSED)
+
+    @handles(RoundClosed)
+    def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        require_from_server(sender)
+        self._round.require_agreed(self.phase, closed)
+        self.move(RoundClosed, _P.CLOSED)
+        self.outcome = outcome_of(closed, self._context.name)
+        return []
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))
+
+
+class MaskedMember:
+    """Everything from our key to our release; says which phase follows, and leaves going there to the machine."""
+
+    def __init__(
+        self,
+        context: ParticipantContext,
+        payload: MaskedPayload,
+        uploading: Callable[[RingVector, float], list[Event]],
+    ) -> None:
+        self._context = context
+        self._payload = payload
+        self._uploading = uploading
+        self._recovers = context.parameters.recovery is Recovery.SHARES
+        self._self_seed = fresh_seed(context)
+        self._round_key = AgreementKey.generate(context.random)
+        self._keys: dict[PartyId, bytes] = {}
+        self._guard: ReleaseGuard | None = None
+        self._own = OwnUpload(context, self._masked_vector)
+        self.graph: Graph | None = None
+
+    def advertise(self) -> Event:
+        context, stamp = self._context, self._context.stamp
+        digest = round_key_digest(stamp, context.name, self._round_key.public, stamp.model_hash)
+        signature = context.me.signing.sign(ROUND_KEY_DOMAIN, digest)
+        record = KeyRecord(self._round_key.public, stamp.model_hash, signature)
+        return Send(SERVER, RoundKeys(stamp, record))
+
+    def take_trained(self, phase: Phase, result: LocalResult) -> list[Event]:
+        self._own.trained = result
+        return self._own.request(self._uploading) if phase is _P.MASKING else []
+
+    def take(self, message: Message, now: float) -> NextPhase:
+        """Take a message of the server in, or raise and change nothing."""
+        deadline = now + self._context.timing.patience_s
+        match message:
+            case CohortKeys():
+                return self._learn_cohort(message, deadline)
+            case DeliveredShares():
+                return self._mask(require_guard(self._guard).keep(message), deadline)
+            case SurvivorList():
+                return self._consider(message, deadline)
+            case _:
+                assert isinstance(message, SurvivorProof)
+                guard = require_guard(self._guard)
+                guard.believe(message)
+                return NextPhase(_P.AWAITING_RESULT, guard.release(), deadline)
+
+    def _learn_cohort(self, message: CohortKeys, deadline: float) -> NextPhase:
         context = self._context
         keys = {name: record.key for name, record in message.keys.items()}
         self._require_sound_cohort(keys, message.size)
-        context.record.require_repeatable(self.stamp.round, keys)
+        context.record.require_repeatable(context.stamp.round, keys)
         graph = self._graph_over(message)
         graph.require_connected()
         self._verify_keys(message, graph)
         if not self._recovers:
             warnings = check_differencing(context, frozenset(keys))
-            self._keys, self._sharing_graph = keys, graph
-            self.move(CohortKeys, _P.MASKING)
-            return warnings + self._upload_when_ready(now)
+            self._keys, self.graph = keys, graph
+            return self._mask(warnings, deadline)
         secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
-        dealt = self._deal_shares(graph, secrets)
-        self._keys = keys
-        self.move(CohortKeys, _P.SHARING)
-        self._wait(now)
-        return dealt
+        guard = ReleaseGuard(context, self._payload.bound(context.stamp), graph, graph, tuple(secrets))
+        dealt = guard.deal(secrets)
+        self._keys, self.graph, self._guard = keys, graph, guard
+        return NextPhase(_P.SHARING, [dealt], deadline)
+
+    def _mask(self, warnings: list[Event], deadline: float) -> NextPhase:
+        return NextPhase(_P.MASKING, warnings + self._own.request(self._uploading), deadline)
 
     def _graph_over(self, message: CohortKeys) -> Graph:
         """The graph of the cohort, or our own neighbourhood where that is all we are told."""
         parameters, me = self._context.parameters, self._context.name
         if not parameters.lists_neighbourhoods:
-            return parameters.graph.draw(message.keys, cohort_seed(self.stamp, message.keys))
+            return parameters.graph.draw(message.keys, cohort_seed(self._context.stamp, message.keys))
         star = explicit(message.keys, [(me, other) for other in message.keys if other != me])
         if star.degree(me) != parameters.graph.k:
             raise Rejection(
@@ -113,63 +215,67 @@ class MaskedClient(SecureSumParticipant):
 
     def _verify_keys(self, message: CohortKeys, graph: Graph) -> None:
         """All signatures against a server that may lie, else those of our neighbours."""
-        context = self._context
+        context, stamp = self._context, self._context.stamp
         every = context.parameters.threat is Threat.LYING
         others = [name for name in graph.parties if name != context.name]
         for name in others if every else graph.neighbours_of(context.name):
             record = message.keys[name]
             require_agreement_key(record.key)
-            if record.model_hash != self.stamp.model_hash:
+            if record.model_hash != stamp.model_hash:
                 raise Rejection(
                     AbortReason.WRONG_MODEL, f"{name} was given another model than {context.name}"
                 )
-            digest = round_key_digest(self.stamp, name, record.key, record.model_hash)
+            digest = round_key_digest(stamp, name, record.key, record.model_hash)
             context.roster.verify(name, ROUND_KEY_DOMAIN, digest, record.signature)
 
-    @property
-    def _mask_terms(self) -> Mapping[str, slice]:
-        """The parts of an upload that have mask streams of their own, by the name that sets those apart."""
-        return WHOLE_VECTOR
-
-    def _encoded(self) -> RingVector:
-        assert self._trained is not None
-        return self._context.parameters.encoding.encode(self._trained.payload, self._trained.samples)
-
-    def _masked_vector(self) -> RingVector:
-        me, stamp = self._context.name, self._masking_stamp
-        partners = self._sharing_graph.neighbours[me]
-        if self._keeper is not None:
-            partners = self._keeper.sharers - {me}
-        vector = self._encoded()
-        for term, place in self._mask_terms.items():
+    def _masked_vector(self, trained: LocalResult) -> RingVector:
+        assert self.graph is not None
+        context, stamp = self._context, self._payload.bound(self._context.stamp)
+        me, ring = context.name, context.parameters.encoding.ring
+        partners = self.graph.neighbours[me] if self._guard is None else self._guard.sharers - {me}
+        vector = self._payload.encode(trained)
+        for term, place in self._payload.mask_terms.items():
             pair_keys = {
                 other: pair_mask_key(self._round_key, self._keys[other], stamp, (me, other), term)
                 for other in partners
             }
             own = [self_mask_key(self._self_seed, stamp, me, term)] if self._recovers else []
-            mask_upload(self._context.parameters.encoding.ring, vector[place], me, pair_keys, own)
+            mask_upload(ring, vector[place], me, pair_keys, own)
         return vector
 
-    @property
-    def _agreed_set(self) -> tuple[PartyId, ...] | None:
-        """Those whose sum may have been opened with our consent; without recovery, all whose keys we use."""
+    def give(self, vector: RingVector, now: float) -> NextPhase:
+        """The upload, or `Rejection` if we gave another update at this model."""
+        assert self.graph is not None
+        model_hash, deadline = self._bound_hash, now + self._context.timing.patience_s
+        self._own.require_same(model_hash)
         if self._recovers:
-            accepted = self._check.accepted if self._check is not None else None
-            return accepted.survivors if accepted is not None else None
-        return tuple(sorted(self._keys)) if self.phase is _P.AWAITING_RESULT else None
+            return NextPhase(_P.AWAITING_SURVIVORS, self._own.give(vector, model_hash), deadline)
+        return NextPhase(_P.AWAITING_RESULT, self._own.give(vector, model_hash, self.graph.parties), deadline)
 
-    @handles(RoundClosed)
-    def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
-        require_from_server(sender)
-        agreed = self._agreed_set
-        named = self._context.name in closed.members
-        members = closed.members
+    @property
+    def _bound_hash(self) -> bytes:
+        return self._payload.bound(self._context.stamp).model_hash
+
+    def _consider(self, message: SurvivorList, deadline: float) -> NextPhase:
+        guard = require_guard(self._guard)
+        warnings = guard.consider(message)
+        if self._context.parameters.threat is Threat.LYING:
+            return NextPhase(_P.VOTING, [*warnings, guard.sign()], deadline)
+        return NextPhase(_P.AWAITING_RESULT, [*warnings, *guard.release()], deadline)
+
+    def require_agreed(self, phase: Phase, closed: RoundClosed) -> None:
+        """A round that is closed with us in it is closed with the set that we agreed on."""
+        agreed, members = self._agreed_set(phase), closed.members
+        named = self._context.name in members
         if self._context.parameters.lists_neighbourhoods:
             members = tuple(name for name in members if name in self._keys)
         if closed.committed and (named or agreed is not None) and members != agreed:
             raise Rejection(
                 AbortReason.SURVIVOR_LIST, "the round was closed with another set than we agreed on"
             )
-        self.move(RoundClosed, _P.CLOSED)
-        self.outcome = outcome_of(closed, self._context.name)
-        return []
+
+    def _agreed_set(self, phase: Phase) -> tuple[PartyId, ...] | None:
+        """Those whose sum may have been opened with our consent; without recovery, all whose keys we use."""
+        if self._recovers:
+            return self._guard.survivors if self._guard is not None else None
+        return tuple(sorted(self._keys)) if phase is _P.AWAITING_RESULT else None

@@ -1,24 +1,42 @@
-"""The server's side of one attempt with zero-sum masks: relays, adds up, and opens exactly one sum."""
+"""The server's side of one attempt with zero-sum masks: relays, adds up, and opens exactly one sum.
+
+specs/protocol.md, sections 2 and 3:
+
+    GATHERING_KEYS       a signed key of everyone; then the graph of the attempt is drawn and the keys are published
+    GATHERING_SHARES     relay sealed shares among the clients
+    COLLECTING           add up the uploads; when they close, whoever uploaded is in the sum
+    VOTING               (threat 'lying') propose the survivor list and collect signatures over it
+    GATHERING_RELEASES   collect one share for each party of the list
+    UNMASKING            rebuild the masks that do not cancel, remove them, decode, step
+
+With recovery 'none' uploads are collected at once, and one that is missing ends the run: repeating the round with
+others would let two sums be compared. `MaskedRound` is the round without a machine around it: `bilateral` runs the
+same one after it has perturbed the model, about another payload.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Set
 
-import numpy as np
-from numpy.typing import NDArray
-
+from veilsum.protocol.agreed.parameters import Recovery
+from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_new_key
 from veilsum.protocol.crypto.secret import Secret
-from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Committed, ServerContext, handles, require_absent
-from veilsum.protocol.machines.events import Event, Send, Warned
-from veilsum.protocol.machines.session import hash_model
-from veilsum.protocol.machines.transitions import TransitionTable, Trigger
-from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
+    Committed,
+    Failed,
+    NextPhase,
+    ServerContext,
+    failure_of,
+    handles,
+    require_absent,
+)
+from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,
     CohortKeys,
@@ -27,62 +45,181 @@ from veilsum.protocol.schemes.masked.messages import (
     cohort_seed,
     round_key_digest,
 )
-from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR, pair_mask_key, self_mask_key, unmask_sum
-from veilsum.protocol.secure_sum.server import SECURE_SUM_MOVES, SecureSumServer, SecureSumServerPhase
-from veilsum.protocol.secure_sum.shares import holders_of
-from veilsum.protocol.wire.messages import Stamp
-
-_P = SecureSumServerPhase
-
-
-@dataclass(frozen=True)
-class Opened:
-    model: Model
-    model_hash: bytes
-    total: RingVector
-    liars: tuple[PartyId, ...]
-    loss: float | None = None
+from veilsum.protocol.schemes.masked.payload import MaskedMean, OpenedSum, WholeMean
+from veilsum.protocol.secure_sum.agreement import SurvivorAgreement, missing_upload, unrecoverable
+from veilsum.protocol.secure_sum.attendance import Attendance
+from veilsum.protocol.secure_sum.masking import pair_mask_key, self_mask_key, unmask_sum
+from veilsum.protocol.secure_sum.relay import ShareRelay
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, holders_of
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput, RunningTotal
+from veilsum.protocol.wire.messages import Message
 
 
-class MaskedServer(SecureSumServer):
-    shares_masking_keys = True
-    table = TransitionTable(
-        "masked server",
-        _P.GATHERING_KEYS,
-        {
-            (_P.GATHERING_KEYS, RoundKeys): (
-                _P.GATHERING_KEYS,
-                _P.GATHERING_SHARES,
-                _P.COLLECTING,
-                _P.CLOSED,
-            ),
-            (_P.GATHERING_KEYS, "deadline"): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
-            (_P.GATHERING_KEYS, "loss"): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
-            **SECURE_SUM_MOVES,
-            (_P.UNMASKING, "work"): (_P.CLOSED,),
-        },
-    )
+class MaskedServerPhase(Phase):
+    PERTURBING = "perturbing"
+    GATHERING_KEYS = "gathering-keys"
+    GATHERING_SHARES = "gathering-shares"
+    COLLECTING = "collecting"
+    VOTING = "voting"
+    GATHERING_RELEASES = "gathering-releases"
+    UNMASKING = "unmasking"
+    CLOSED = "closed"
+
+
+_P = MaskedServerPhase
+_WAITING = (_P.GATHERING_KEYS, _P.GATHERING_SHARES, _P.COLLECTING, _P.VOTING, _P.GATHERING_RELEASES)
+_AFTER_KEYS = (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED)
+_AFTER_UPLOADS = (_P.VOTING, _P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED)
+
+MASKED_SERVER_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
+    (_P.GATHERING_KEYS, RoundKeys): (_P.GATHERING_KEYS, *_AFTER_KEYS),
+    (_P.GATHERING_KEYS, "deadline"): _AFTER_KEYS,
+    (_P.GATHERING_KEYS, "loss"): _AFTER_KEYS,
+    (_P.GATHERING_SHARES, SealedShares): (_P.GATHERING_SHARES, _P.COLLECTING, _P.CLOSED),
+    (_P.COLLECTING, MaskedInput): (_P.COLLECTING, *_AFTER_UPLOADS),
+    (_P.VOTING, SurvivorSignature): (_P.VOTING, _P.GATHERING_RELEASES),
+    (_P.GATHERING_RELEASES, SurvivorSignature): (_P.GATHERING_RELEASES,),
+    (_P.GATHERING_RELEASES, ReleasedShares): (_P.GATHERING_RELEASES, _P.UNMASKING, _P.CLOSED),
+    (_P.GATHERING_SHARES, "deadline"): (_P.COLLECTING, _P.CLOSED),
+    (_P.COLLECTING, "deadline"): _AFTER_UPLOADS,
+    (_P.VOTING, "deadline"): (_P.GATHERING_RELEASES, _P.CLOSED),
+    (_P.GATHERING_RELEASES, "deadline"): (_P.UNMASKING, _P.CLOSED),
+    (_P.GATHERING_SHARES, "loss"): (_P.COLLECTING, _P.CLOSED),
+    (_P.COLLECTING, "loss"): _AFTER_UPLOADS,
+    (_P.VOTING, "loss"): (_P.GATHERING_RELEASES, _P.CLOSED),
+    (_P.GATHERING_RELEASES, "loss"): (_P.UNMASKING, _P.CLOSED),
+    (_P.UNMASKING, "work"): (_P.CLOSED,),
+}
+
+
+class MaskedServer(AttemptMachine):
+    table = TransitionTable("masked server", _P.GATHERING_KEYS, MASKED_SERVER_MOVES)
 
     def __init__(self, context: ServerContext) -> None:
-        super().__init__(context, context.stamp)
-        self._keys: dict[PartyId, KeyRecord] = {}
-        self._graph: Graph | None = None
-
-    @property
-    def _candidates(self) -> set[PartyId]:
-        return set(self._keys)
-
-    @property
-    def _sharing_graph(self) -> Graph:
-        assert self._graph is not None
-        return self._graph
+        super().__init__(context.stamp)
+        self._context = context
+        self._round = MaskedRound(context, WholeMean(context), self._opened, self._not_opened)
 
     def start(self, now: float) -> list[Event]:
         self.deadline = now + self._context.timing.phase_s
         return self._context.open_round()
 
-    @handles(RoundKeys)
-    def gather_key(self, sender: PartyId, message: RoundKeys, now: float) -> list[Event]:
+    @handles(RoundKeys, SealedShares, MaskedInput, SurvivorSignature, ReleasedShares)
+    def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        return self.follow(type(message), self._round.take(self.phase, sender, message, now), _P.CLOSED)
+
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        return self.follow("loss", self._round.lose(self.phase, party, now), _P.CLOSED)
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self.follow("deadline", self._round.close(self.phase, now), _P.CLOSED)
+
+    def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
+        self.move("work", _P.CLOSED)
+        self.outcome = self._round.committed(opened)
+        return warnings_about(opened.liars)
+
+    def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
+        return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))
+
+
+def warnings_about(liars: tuple[PartyId, ...]) -> list[Event]:
+    return [Warned(f"{name} released a wrong share; it was left out") for name in liars]
+
+
+class MaskedRound:
+    """Everything from the keys to the opened sum; says which phase follows, and leaves going there to the machine."""
+
+    def __init__(
+        self,
+        context: ServerContext,
+        payload: MaskedMean,
+        opened: Callable[[OpenedSum, float], list[Event]],
+        not_opened: Callable[[ProtocolError, float], list[Event]],
+    ) -> None:
+        self.stamp = context.stamp
+        self._context = context
+        self._payload = payload
+        self._opened, self._not_opened = opened, not_opened
+        self._recovers = context.parameters.recovery is Recovery.SHARES
+        self._attendance = Attendance(context)
+        self._keys: dict[PartyId, KeyRecord] = {}
+        self._graph: Graph | None = None
+        self._relay: ShareRelay | None = None
+        ring = context.parameters.encoding.ring
+        self._total = RunningTotal(ring, payload.length, self._attendance.settled)
+        self._agreement: SurvivorAgreement | None = None
+
+    def take(self, phase: Phase, sender: PartyId, message: Message, now: float) -> NextPhase | Failed | None:
+        """Take a message in, or raise and change nothing; then go on as soon as nobody is awaited any more."""
+        match message:
+            case RoundKeys():
+                self._take_key(sender, message)
+            case SealedShares():
+                assert self._relay is not None
+                self._relay.add(sender, message)
+            case MaskedInput():
+                self._total.add(sender, message, self._cohort)
+            case SurvivorSignature():
+                if phase is not _P.VOTING:
+                    return None
+                self._agreed.vote.add(sender, message)
+            case ReleasedShares():
+                self._agreed.take_release(sender, message)
+        return None if self._waiting_for(phase) else self.close(phase, now)
+
+    def lose(self, phase: Phase, party: PartyId, now: float) -> NextPhase | Failed | None:
+        self._attendance.awaited.discard(party)
+        if phase not in _WAITING or self._waiting_for(phase):
+            return None
+        return self.close(phase, now)
+
+    def _waiting_for(self, phase: Phase) -> Set[PartyId]:
+        awaited = self._attendance.awaited
+        match phase:
+            case _P.GATHERING_KEYS:
+                return awaited - self._keys.keys()
+            case _P.GATHERING_SHARES:
+                assert self._relay is not None
+                return self._relay.silent(awaited)
+            case _P.COLLECTING:
+                return self._total.silent(awaited, self._cohort)
+            case _P.VOTING:
+                return self._agreed.unsigned
+            case _:
+                return self._agreed.unreleased(awaited)
+
+    def close(self, phase: Phase, now: float) -> NextPhase | Failed:
+        """End a phase with what has come."""
+        match phase:
+            case _P.GATHERING_KEYS:
+                return self._publish_keys(now)
+            case _P.GATHERING_SHARES:
+                return self._deliver_shares(now)
+            case _P.COLLECTING:
+                return self._close_uploads(now)
+            case _P.VOTING:
+                return self._prove(now)
+            case _:
+                return self._agreed.unopenable() or self._unmask()
+
+    @property
+    def _cohort(self) -> Set[PartyId]:
+        """Those whose upload can enter the sum."""
+        return self._relay.senders if self._relay is not None else self._keys.keys()
+
+    @property
+    def _drawn_graph(self) -> Graph:
+        assert self._graph is not None
+        return self._graph
+
+    @property
+    def _agreed(self) -> SurvivorAgreement:
+        assert self._agreement is not None
+        return self._agreement
+
+    def _take_key(self, sender: PartyId, message: RoundKeys) -> None:
         require_absent(sender, self._keys)
         record = message.keys
         if record.model_hash != self.stamp.model_hash:
@@ -92,86 +229,104 @@ class MaskedServer(SecureSumServer):
         digest = round_key_digest(self.stamp, sender, record.key, record.model_hash)
         self._context.roster.verify(sender, ROUND_KEY_DOMAIN, digest, record.signature)
         self._keys[sender] = record
-        return self._advance(RoundKeys, now)
 
-    def _waiting_for(self) -> set[PartyId]:
-        if self.phase is _P.GATHERING_KEYS:
-            return self._awaited - self._keys.keys()
-        return super()._waiting_for()
-
-    def _next_phase(self, trigger: Trigger, now: float) -> list[Event]:
-        if self.phase is _P.GATHERING_KEYS:
-            return self._publish_keys(trigger, now)
-        return super()._next_phase(trigger, now)
-
-    def _publish_keys(self, trigger: Trigger, now: float) -> list[Event]:
-        advertised = set(self._keys)
-        too_few = self._too_few(advertised) or self._not_the_same(advertised)
-        if too_few is not None:
-            return self.fail(trigger, _P.CLOSED, too_few)
+    def _publish_keys(self, now: float) -> NextPhase | Failed:
+        refusal = self._attendance.refusal(self._keys.keys(), _P.GATHERING_KEYS)
+        if refusal is not None:
+            return refusal
         try:
             self._graph = self._context.parameters.graph.draw(self._keys, cohort_seed(self.stamp, self._keys))
             self._graph.require_connected()
         except Rejection as problem:
-            return self.fail(trigger, _P.CLOSED, problem)
-        self._begin_gathering_shares(trigger, now)
-        if not self._context.parameters.lists_neighbourhoods:
-            cohort = CohortKeys(self.stamp, self._keys, len(self._keys))
-            return [Send(name, cohort) for name in sorted(self._keys)]
-        return [Send(name, self._keys_around(name)) for name in sorted(self._keys)]
+            return failure_of(problem)
+        published: list[Event] = [Send(name, self._keys_for(name)) for name in sorted(self._keys)]
+        if not self._recovers:
+            return NextPhase(_P.COLLECTING, published, self._uploads_due(now))
+        self._relay = ShareRelay(self._graph, self._keys.keys())
+        return NextPhase(_P.GATHERING_SHARES, published, now + self._context.timing.phase_s)
 
-    def _keys_around(self, name: PartyId) -> CohortKeys:
-        around = holders_of(self._sharing_graph, name)
+    def _keys_for(self, name: PartyId) -> CohortKeys:
+        if not self._context.parameters.lists_neighbourhoods:
+            return CohortKeys(self.stamp, self._keys, len(self._keys))
+        around = holders_of(self._drawn_graph, name)
         return CohortKeys(self.stamp, {other: self._keys[other] for other in around}, len(self._keys))
 
-    @property
-    def _mask_terms(self) -> Mapping[str, slice]:
-        """The parts of an upload that have mask streams of their own, by the name that sets those apart."""
-        return WHOLE_VECTOR
+    def _uploads_due(self, now: float) -> float:
+        return now + self._context.timing.training_s + self._context.timing.phase_s
 
-    @property
-    def _masking_stamp(self) -> Stamp:
-        """What mask keys are bound to."""
-        return self.stamp
+    def _deliver_shares(self, now: float) -> NextPhase | Failed:
+        assert self._relay is not None
+        refusal = self._attendance.refusal(self._relay.senders, _P.GATHERING_SHARES)
+        if refusal is not None:
+            return refusal
+        return NextPhase(_P.COLLECTING, self._relay.deliveries(self.stamp), self._uploads_due(now))
 
-    def _open_sum(self) -> Opened:
-        encoding = self._context.parameters.encoding
+    def _close_uploads(self, now: float) -> NextPhase | Failed:
+        uploaded = self._total.parties
+        missing = tuple(sorted(self._cohort - uploaded))
+        if missing and not self._recovers:
+            return missing_upload(missing)
+        refusal = self._attendance.refusal(uploaded, _P.COLLECTING)
+        if refusal is not None:
+            return refusal
+        if not self._recovers:
+            return self._unmask()
+        graph = self._drawn_graph
+        return unrecoverable(self._context, graph, graph, uploaded, missing) or self._propose(missing, now)
+
+    def _propose(self, missing: tuple[PartyId, ...], now: float) -> NextPhase:
+        survivors, deadline = self._total.survivors, now + self._context.timing.phase_s
+        proposed = SurvivorList(self.stamp, survivors, missing, len(survivors))
+        agreement = SurvivorAgreement(self._context, self._drawn_graph, proposed, rebuilds_keys=True)
+        self._agreement = agreement
+        if self._context.parameters.threat is Threat.LYING:
+            return NextPhase(_P.VOTING, agreement.propose(), deadline)
+        return NextPhase(_P.GATHERING_RELEASES, agreement.ask_for_shares(agreement.lists()), deadline)
+
+    def _prove(self, now: float) -> NextPhase | Failed:
+        unproved = self._agreed.unproved()
+        if unproved is not None:
+            return unproved
+        asked = self._agreed.ask_for_shares(self._agreed.proofs())
+        return NextPhase(_P.GATHERING_RELEASES, asked, now + self._context.timing.phase_s)
+
+    def _unmask(self) -> NextPhase:
+        return NextPhase(_P.UNMASKING, [WorkRequested(self._open_sum, self._opened, self._not_opened)])
+
+    def _open_sum(self) -> OpenedSum:
+        """Rebuild, unmask, decode, step. Heavy: runs away from the event loop."""
+        encoding, total, stamp = (
+            self._context.parameters.encoding,
+            self._total,
+            self._payload.bound(self.stamp),
+        )
         liars: set[PartyId] = set()
-        if self._collector is not None:
-            secrets, liars = self._collector.rebuild()
-            for term, place in self._mask_terms.items():
-                self_keys = [
-                    self_mask_key(secrets[name], self._masking_stamp, name, term) for name in self._survivors
-                ]
-                unmask_sum(encoding.ring, self._total[place], self_keys, self._open_pairs(secrets, term))
-        mean, _ = encoding.decode_mean(self._total, len(self._uploaded))
-        return self._make_model(mean, tuple(sorted(liars)))
-
-    def _make_model(self, mean: NDArray[np.float64], liars: tuple[PartyId, ...]) -> Opened:
-        """The next model from what was opened."""
-        assert self._context.model is not None
-        model = self._context.next_model(self._context.model, mean)
-        return Opened(model, hash_model(model), self._total, liars)
+        if self._agreement is not None:
+            secrets, liars = self._agreement.collector.rebuild()
+            for term, place in self._payload.mask_terms.items():
+                self_keys = [self_mask_key(secrets[name], stamp, name, term) for name in total.survivors]
+                unmask_sum(encoding.ring, total.vector[place], self_keys, self._open_pairs(secrets, term))
+        mean, _ = encoding.decode_mean(total.vector, len(total.parties))
+        return OpenedSum(self._payload.step(mean), total.vector, tuple(sorted(liars)))
 
     def _open_pairs(
         self, secrets: dict[PartyId, Secret], term: str
     ) -> Iterator[tuple[PartyId, PartyId, Secret]]:
         """Pair masks between a survivor and a dropped party: only one side of each is in the sum."""
-        for missing in sorted(self._cohort - self._uploaded):
+        stamp = self._payload.bound(self.stamp)
+        for missing in sorted(self._cohort - self._total.parties):
             key = AgreementKey.from_private(secrets[missing])
             if key.public != self._keys[missing].key:
                 raise Rejection(
                     AbortReason.BAD_SHARE, f"the shares rebuild another key than that of {missing}"
                 )
-            for survivor in self._sharing_graph.neighbours_of(missing):
-                if survivor in self._uploaded:
-                    pair = (survivor, missing)
-                    theirs = self._keys[survivor].key
-                    yield survivor, missing, pair_mask_key(key, theirs, self._masking_stamp, pair, term)
+            for survivor in self._drawn_graph.neighbours_of(missing):
+                if survivor in self._total.parties:
+                    theirs, pair = self._keys[survivor].key, (survivor, missing)
+                    yield survivor, missing, pair_mask_key(key, theirs, stamp, pair, term)
 
-    def _opened(self, opened: Opened, now: float) -> list[Event]:
-        self.move("work", _P.CLOSED)
-        self.outcome = Committed(
-            self._survivors, opened.model, opened.model_hash, opened.total, loss=opened.loss
+    def committed(self, opened: OpenedSum) -> Committed:
+        stepped = opened.stepped
+        return Committed(
+            self._total.survivors, stepped.model, stepped.model_hash, opened.total, loss=stepped.loss
         )
-        return [Warned(f"{name} released a wrong share; it was left out") for name in opened.liars]

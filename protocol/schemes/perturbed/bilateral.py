@@ -7,91 +7,118 @@ do not cancel, and the check coordinate shows it.
 
 A sum that was opened cannot be opened again. So when recovery would return nothing but rounding, the round is closed
 with the model as it was, and the next one has less noise.
+
+Both machines run the round of `masked` (its `MaskedRound` and `MaskedMember`) with a payload of their own, and do
+before and beside it what the perturbation asks for: specs/protocol.md, sections 3 and 5, and specs/perturbation.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
-from veilsum.protocol.errors import EncodingError, ProtocolError
+from veilsum.protocol.errors import EncodingError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
     ParticipantContext,
     ServerContext,
     failure_of,
     handles,
+    outcome_of,
     require_from_server,
+    server_was_silent,
 )
 from veilsum.protocol.machines.events import Event, Warned, WorkRequested
 from veilsum.protocol.machines.session import RoundClosed, hash_model
 from veilsum.protocol.machines.transitions import TransitionTable
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.perturbation.contract import PublicPart, Reals
 from veilsum.protocol.perturbation.errors import PrecisionLost, TermTooLarge
-from veilsum.protocol.schemes.masked.client import MaskedClient
-from veilsum.protocol.schemes.masked.server import MaskedServer, Opened
+from veilsum.protocol.schemes.masked.client import MASKED_CLIENT_MOVES, MaskedClientPhase, MaskedMember
+from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
+from veilsum.protocol.schemes.masked.payload import OpenedSum, SteppedModel
+from veilsum.protocol.schemes.masked.server import (
+    MASKED_SERVER_MOVES,
+    MaskedRound,
+    MaskedServerPhase,
+    warnings_about,
+)
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxReply, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
-from veilsum.protocol.secure_sum.participant import SecureSumParticipantPhase
-from veilsum.protocol.secure_sum.server import SecureSumServerPhase
-from veilsum.protocol.wire.messages import Stamp
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, SurvivorSignature
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp
 
-_S = SecureSumServerPhase
-_C = SecureSumParticipantPhase
+_S = MaskedServerPhase
+_C = MaskedClientPhase
 _ANSWERING = (_S.GATHERING_KEYS, _S.GATHERING_SHARES, _S.COLLECTING)
 _COMPUTING = (_C.ADVERTISING, _C.SHARING, _C.MASKING)
 
 
-@dataclass(frozen=True)
-class RecoveredSum(Opened):
-    condition: float = 1.0
-    warning: str | None = None
+class TermMean:
+    """The mean of all terms, and the true gradient recovered from it."""
+
+    def __init__(self, context: ServerContext, perturber: ModelPerturber) -> None:
+        self._context = context
+        self._perturber = perturber
+        terms = perturber.equipment.terms
+        self.length = context.parameters.encoding.vector_length(sum(terms.values()))
+        self.mask_terms: Mapping[str, slice] = mask_terms(terms)
+
+    def bound(self, stamp: Stamp) -> Stamp:
+        return bound_stamp(stamp, self._perturber.perturbation.public)
+
+    def step(self, mean: Reals) -> SteppedModel:
+        before = self._context.model
+        assert before is not None
+        try:
+            found = self._perturber.perturbation.recover(mean)
+        except PrecisionLost as lost:
+            text = f"the round was closed without a step: {lost}"
+            model = self._context.next_model(before, None)
+            return SteppedModel(model, hash_model(model), None, lost.condition, text)
+        model = self._context.next_model(before, found.mean)
+        return SteppedModel(model, hash_model(model), found.loss, found.condition, found.warning)
 
 
-class BilateralServer(MaskedServer):
+class BilateralServer(AttemptMachine):
     table = TransitionTable(
         "bilateral server",
         _S.PERTURBING,
         {
             (_S.PERTURBING, "work"): (_S.GATHERING_KEYS, _S.CLOSED),
-            **MaskedServer.table.moves,
+            **MASKED_SERVER_MOVES,
             **{(phase, SoftmaxRequest): (phase,) for phase in _ANSWERING},
             **{(phase, "work"): (_S.CLOSED,) for phase in _ANSWERING},
         },
     )
 
     def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
         self._perturber = ModelPerturber(context)
-        super().__init__(context)
-
-    @property
-    def _vector_length(self) -> int:
-        return self._context.parameters.encoding.vector_length(sum(self._perturber.equipment.terms.values()))
-
-    @property
-    def _mask_terms(self) -> Mapping[str, slice]:
-        return mask_terms(self._perturber.equipment.terms)
-
-    @property
-    def _masking_stamp(self) -> Stamp:
-        return bound_stamp(self.stamp, self._perturber.perturbation.public)
+        payload = TermMean(context, self._perturber)
+        self._round = MaskedRound(context, payload, self._opened, self._not_begun)
 
     def start(self, now: float) -> list[Event]:
         return [WorkRequested(self._perturber.draw, self._open, self._not_begun)]
 
     def _open(self, drawn: Drawn, now: float) -> list[Event]:
-        self.stamp = self._perturber.adopt(drawn)
+        self.stamp = self._round.stamp = self._perturber.adopt(drawn)
         self.move("work", _S.GATHERING_KEYS, now + self._context.timing.phase_s)
         return self._perturber.announce(self.stamp)
 
     def _not_begun(self, error: ProtocolError, now: float) -> list[Event]:
+        """Nothing was perturbed, or nothing was opened: there is no other way to this round's model."""
         return self.fail("work", _S.CLOSED, failure_of(error, repeatable=False))
 
     @handles(SoftmaxRequest)
@@ -105,38 +132,51 @@ class BilateralServer(MaskedServer):
             return []
         return self.fail("work", _S.CLOSED, self._perturber.failure(error))
 
+    @handles(RoundKeys, SealedShares, MaskedInput, SurvivorSignature, ReleasedShares)
+    def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        return self.follow(type(message), self._round.take(self.phase, sender, message, now), _S.CLOSED)
+
     def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
         self._perturber.hear_reason(reason)
-        return super().hear_withdrawal(party, reason, now)
+        return self.lose(party, now)
 
-    def _make_model(self, mean: Reals, liars: tuple[PartyId, ...]) -> Opened:
-        before = self._context.model
-        assert before is not None
+    def lose(self, party: PartyId, now: float) -> list[Event]:
+        return self.follow("loss", self._round.lose(self.phase, party, now), _S.CLOSED)
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self.follow("deadline", self._round.close(self.phase, now), _S.CLOSED)
+
+    def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
+        self._perturber.equipment.adapt(opened.stepped.condition)
+        self.move("work", _S.CLOSED)
+        self.outcome = self._round.committed(opened)
+        warning = opened.stepped.warning
+        return [*([] if warning is None else [Warned(warning)]), *warnings_about(opened.liars)]
+
+
+class TermUpload:
+    """All terms of one client end to end, each under streams of its own name."""
+
+    def __init__(self, context: ParticipantContext, terms: LocalTerms) -> None:
+        self._context = context
+        self._terms = terms
+        self.mask_terms: Mapping[str, slice] = mask_terms(terms.equipment.terms)
+
+    def bound(self, stamp: Stamp) -> Stamp:
+        assert self._terms.public is not None
+        return bound_stamp(stamp, self._terms.public)
+
+    def encode(self, trained: LocalResult) -> RingVector:
         try:
-            recovered = self._perturber.perturbation.recover(mean)
-        except PrecisionLost as lost:
-            text = f"the round was closed without a step: {lost}"
-            model = self._context.next_model(before, None)
-            return RecoveredSum(model, hash_model(model), self._total, liars, None, lost.condition, text)
-        model = self._context.next_model(before, recovered.mean)
-        return RecoveredSum(
-            model,
-            hash_model(model),
-            self._total,
-            liars,
-            recovered.loss,
-            recovered.condition,
-            recovered.warning,
-        )
-
-    def _opened(self, opened: Opened, now: float) -> list[Event]:
-        assert isinstance(opened, RecoveredSum)
-        self._perturber.equipment.adapt(opened.condition)
-        warnings: list[Event] = [] if opened.warning is None else [Warned(opened.warning)]
-        return warnings + super()._opened(opened, now)
+            return self._context.parameters.encoding.encode(trained.payload, trained.samples)
+        except EncodingError as error:
+            found = list(_outside(self._terms.equipment.terms, trained.payload, self._context))
+            if not found:
+                raise
+            raise TermTooLarge(found[0], error) from error
 
 
-class BilateralClient(MaskedClient):
+class BilateralClient(AttemptMachine):
     table = TransitionTable(
         "bilateral client",
         _C.AWAITING_PERTURBATION,
@@ -144,31 +184,31 @@ class BilateralClient(MaskedClient):
             (_C.AWAITING_PERTURBATION, PerturbationAnnounced): (_C.ADVERTISING,),
             (_C.AWAITING_PERTURBATION, RoundClosed): (_C.CLOSED,),
             (_C.AWAITING_PERTURBATION, "deadline"): (_C.CLOSED,),
-            **MaskedClient.table.moves,
+            **MASKED_CLIENT_MOVES,
             **{(phase, SoftmaxReply): (phase,) for phase in _COMPUTING},
         },
     )
 
     def __init__(self, context: ParticipantContext) -> None:
-        super().__init__(context)
-        self._terms = LocalTerms(context, self._train_finished)
-
-    @property
-    def _mask_terms(self) -> Mapping[str, slice]:
-        return mask_terms(self._terms.equipment.terms)
+        super().__init__(context.stamp)
+        self._context = context
+        self._terms = LocalTerms(context, self._terms_computed)
+        self._round = MaskedMember(context, TermUpload(context, self._terms), self._upload)
 
     def start(self, now: float) -> list[Event]:
         self._wait(now)
         return []
 
+    def _wait(self, now: float) -> None:
+        self.deadline = now + self._context.timing.patience_s
+
     @handles(PerturbationAnnounced)
-    def learn_noise(self, sender: PartyId, message: PerturbationAnnounced, now: float) -> list[Event]:
+    def learn_perturbation(self, sender: PartyId, message: PerturbationAnnounced, now: float) -> list[Event]:
         require_from_server(sender)
         self._terms.require_public(message.public)
-        self._masking_stamp = bound_stamp(self.stamp, message.public)
         self.move(PerturbationAnnounced, _C.ADVERTISING)
         self._wait(now)
-        return [self._advertise(), *self._terms.begin(message.public)]
+        return [self._round.advertise(), *self._terms.begin(message.public)]
 
     @handles(SoftmaxReply)
     def learn_answer(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
@@ -177,15 +217,31 @@ class BilateralClient(MaskedClient):
         self._wait(now)
         return self._terms.conclude(message.answer)
 
-    def _encoded(self) -> RingVector:
-        assert self._trained is not None
+    def _terms_computed(self, result: LocalResult, now: float) -> list[Event]:
+        self._wait(now)
+        return self._round.take_trained(self.phase, result)
+
+    @handles(CohortKeys, DeliveredShares, SurvivorList, SurvivorProof)
+    def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
+        require_from_server(sender)
+        return self.follow(type(message), self._round.take(message, now), _C.CLOSED)
+
+    def _upload(self, vector: RingVector, now: float) -> list[Event]:
         try:
-            return super()._encoded()
-        except EncodingError as error:
-            found = list(_outside(self._terms.equipment.terms, self._trained.payload, self._context))
-            if not found:
-                raise
-            raise TermTooLarge(found[0], error) from error
+            return self.follow("work", self._round.give(vector, now), _C.CLOSED)
+        except Rejection as refusal:
+            return self._context.withdraw(refusal, now)
+
+    def deadline_passed(self, now: float) -> list[Event]:
+        return self.fail("deadline", _C.CLOSED, server_was_silent(self.phase))
+
+    @handles(RoundClosed)
+    def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        require_from_server(sender)
+        self._round.require_agreed(self.phase, closed)
+        self.move(RoundClosed, _C.CLOSED)
+        self.outcome = outcome_of(closed, self._context.name)
+        return []
 
 
 def mask_terms(lengths: Mapping[str, int]) -> dict[str, slice]:

@@ -130,7 +130,7 @@ def test_share_vectors_that_are_no_shares_are_refused(lie: str) -> None:
     assert isinstance(honest, ShareVector)
     (taken,) = table.messages(ShareVector, "p2", "p1")
     giver = table.attempt_of("p0")
-    key = giver._vector_box_key(P0, P1, P1)  # type: ignore[attr-defined]  # the liar knows its own keys
+    key = giver._shares._box_key(P0, P1, P1)  # type: ignore[attr-defined]  # the liar knows its own keys
     box, reason = {
         "does not open": (bytes(80), REASON.BAD_SEAL),
         "short": (seal_box(key, bytes(8), b""), REASON.BAD_VECTOR),

@@ -272,7 +272,7 @@ def test_the_neighbours_of_a_victim_are_not_both_alive_to_some_and_gone_to_other
     table = LyingTable("masked", 12, graph="k-regular:6", threshold=5)
     honest = table.until(SurvivorList).message
     assert isinstance(honest, SurvivorList)
-    graph = table.attempt_of("p0")._sharing_graph  # type: ignore[attr-defined]  # the test is the attacker
+    graph = table.attempt_of("p0")._round.graph  # type: ignore[attr-defined]  # the test is the attacker
     victim = PartyId("p0")
     inside = {victim, *graph.neighbours[victim]}
     others = tuple(name for name in honest.survivors if name not in graph.neighbours[victim])

@@ -1,0 +1,102 @@
+"""What a masked round is about, handed to it: an update and its mean, or the terms of a perturbed model.
+
+The round itself (client.py and server.py beside this file) masks one ring vector and opens one sum of them. How long
+that vector is, which parts of it have mask streams of their own, what mask keys are bound to and how the mean becomes
+a model is said by one of these objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.attempt import ParticipantContext, ServerContext
+from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR
+from veilsum.protocol.wire.messages import Stamp
+
+
+class Masking(Protocol):
+    """What both sides must agree on, or their masks do not cancel."""
+
+    @property
+    def mask_terms(self) -> Mapping[str, slice]:
+        """The parts of an upload that have mask streams of their own, by the name that sets those apart."""
+
+    def bound(self, stamp: Stamp) -> Stamp:
+        """What mask keys are derived under."""
+
+
+class MaskedPayload(Masking, Protocol):
+    """A client's side."""
+
+    def encode(self, trained: LocalResult) -> RingVector: ...
+
+
+class MaskedMean(Masking, Protocol):
+    """The server's side: `length` of an upload, and the model that the mean of all uploads makes. Heavy."""
+
+    @property
+    def length(self) -> int: ...
+
+    def step(self, mean: NDArray[np.float64]) -> SteppedModel: ...
+
+
+@dataclass(frozen=True)
+class SteppedModel:
+    """The model after a round; and of a perturbed one the training loss and how well it was recovered."""
+
+    model: Model = field(repr=False)
+    model_hash: bytes
+    loss: float | None = None
+    condition: float = 1.0
+    warning: str | None = None
+
+
+@dataclass(frozen=True)
+class OpenedSum:
+    """What the heavy end of a round gives: the sum, the model made from it, and who released wrong shares."""
+
+    stepped: SteppedModel
+    total: RingVector = field(repr=False)
+    liars: tuple[PartyId, ...]
+
+
+class WholeUpdate:
+    """`masked`: the update as it is, under one stream of each key."""
+
+    mask_terms: Mapping[str, slice] = WHOLE_VECTOR
+
+    def __init__(self, context: ParticipantContext) -> None:
+        self._encoding = context.parameters.encoding
+
+    def bound(self, stamp: Stamp) -> Stamp:
+        return stamp
+
+    def encode(self, trained: LocalResult) -> RingVector:
+        return self._encoding.encode(trained.payload, trained.samples)
+
+
+class WholeMean:
+    """`masked`: the mean of updates is the step."""
+
+    mask_terms: Mapping[str, slice] = WHOLE_VECTOR
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self.length = context.parameters.vector_length
+
+    def bound(self, stamp: Stamp) -> Stamp:
+        return stamp
+
+    def step(self, mean: NDArray[np.float64]) -> SteppedModel:
+        assert self._context.model is not None
+        model = self._context.next_model(self._context.model, mean)
+        return SteppedModel(model, hash_model(model))

@@ -1,0 +1,95 @@
+"""What must never be taken back is decided before it is said: the durable decision stands before the message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from veilsum.protocol.agreed.parameters import Recovery
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import DecisionMade, Event, Send
+from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
+from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.testing.table import Table
+
+SECURE = ("masked", "bilateral", "mpc", "ampc")
+
+DUE = {MaskedInput: "given_round", ReleasedShares: "spent_round", ResultDigest: "stated_round"}
+"""What a participant says, and the decision that must be on disk by then."""
+
+
+class WatchedTable(Table):
+    """Remembers every list of events that a machine returned, as its driver gets it."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self.returned: list[tuple[PartyId, list[Event]]] = []
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # passed on as they are
+
+    def _perform(self, name: PartyId, events: list[Event]) -> None:
+        self.returned.append((name, events))
+        super()._perform(name, events)
+
+    def said(self, kind: type[Message]) -> Iterator[tuple[PartyId, Message, list[DecisionMade]]]:
+        """Every such message, with the decisions that stand before it in the same list of events."""
+        for name, events in self.returned:
+            for place, event in enumerate(events):
+                if isinstance(event, Send) and isinstance(event.message, kind):
+                    before = [one for one in events[:place] if isinstance(one, DecisionMade)]
+                    yield name, event.message, before
+
+
+def require_decided(table: WatchedTable, kind: type[Message], word: str) -> int:
+    """How often it was said; each time after the decision about this very attempt."""
+    count = 0
+    for name, message, before in table.said(kind):
+        stamp = message.stamp
+        decided = [(one.record.get(word), one.record["attempt"]) for one in before]
+        assert (stamp.round, stamp.attempt) in decided, f"{name} said {kind.__name__} undecided"
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("threat", Threat)
+@pytest.mark.parametrize("scheme", SECURE)
+def test_uploads_releases_and_results_are_decided_before_they_are_said(scheme: str, threat: Threat) -> None:
+    table = WatchedTable.build(scheme, 5, rounds=1, threat=threat)
+    assert isinstance(table, WatchedTable)
+    table.start()
+    table.run()
+    said = {kind: require_decided(table, kind, word) for kind, word in DUE.items()}
+    assert said[MaskedInput] == said[ReleasedShares] == 5
+    assert (said[ResultDigest] > 0) == (scheme in ("mpc", "ampc"))
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_without_recovery_an_upload_spends_the_round_before_it_leaves(scheme: str) -> None:
+    table = WatchedTable.build(scheme, 4, rounds=1, recovery=Recovery.NONE)
+    assert isinstance(table, WatchedTable)
+    table.start()
+    table.run()
+    assert require_decided(table, MaskedInput, "given_round") == 4
+    assert require_decided(table, MaskedInput, "spent_round") == 4
+
+
+@pytest.mark.parametrize("threat", Threat)
+@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_server_settles_on_one_list_before_it_asks_for_shares(
+    scheme: str, threat: Threat, lost: bool
+) -> None:
+    table = WatchedTable.build(scheme, 6, rounds=1, threat=threat, min_parties=3)
+    assert isinstance(table, WatchedTable)
+    if lost:
+        table.crash_before("p1", MaskedInput)
+    table.start()
+    table.run()
+    votes = threat is Threat.LYING or scheme in ("mpc", "ampc")
+    reveals = lost and scheme in ("mpc", "ampc")
+    asking: type[Message] = SeedsComplete if reveals else SurvivorProof if votes else SurvivorList
+    assert require_decided(table, asking, "spent_round") >= 5
+    assert {name for name, _, _ in table.said(asking)} == {SERVER}
