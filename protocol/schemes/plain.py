@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
@@ -20,6 +21,7 @@ from veilsum.protocol.machines.attempt import (
     AttemptMachine,
     Committed,
     Failed,
+    NextPhase,
     ParticipantContext,
     ServerContext,
     failure_of,
@@ -58,15 +60,14 @@ class PlainClientPhase(Phase):
     CLOSED = "closed"
 
 
-class _PlainServer(AttemptMachine):
-    """What both schedules share: checking an update, and turning updates into the next model."""
+class PlainUpdates:
+    """What both schedules are about: the updates so far, each checked, and what they make of the attempt."""
 
     def __init__(self, context: ServerContext) -> None:
-        super().__init__(context.stamp)
         self._context = context
-        self._updates: dict[PartyId, PlainUpdate] = {}
+        self.received: dict[PartyId, PlainUpdate] = {}
 
-    def _require_update(self, update: PlainUpdate) -> None:
+    def require_sound(self, update: PlainUpdate) -> None:
         parameters = self._context.parameters
         if update.payload.dtype.str != "<f4" or len(update.payload) != parameters.dimension:
             raise Rejection(
@@ -77,20 +78,28 @@ class _PlainServer(AttemptMachine):
         if not 1 <= update.samples <= parameters.encoding.max_weight:
             raise Rejection(AbortReason.OVER_BUDGET, f"{update.samples} samples")
 
-    def _too_few(self) -> Failed:
-        missing = tuple(name for name in self._context.session.members if name not in self._updates)
+    def too_few(self) -> Failed | None:
+        minimum = self._context.parameters.min_parties
+        if len(self.received) >= minimum:
+            return None
+        missing = tuple(name for name in self._context.session.members if name not in self.received)
         return Failed(
             AbortReason.COHORT_TOO_SMALL,
-            detail=f"{len(self._updates)} updates, the agreed minimum is {self._context.parameters.min_parties}; "
+            detail=f"{len(self.received)} updates, the agreed minimum is {minimum}; "
             f"missing: {', '.join(missing[:10])}",
             missing=missing,
         )
 
-    def _commit(self, model: Model) -> None:
-        self.outcome = Committed(tuple(sorted(self._updates)), model, hash_model(model))
+    def mean(self) -> NDArray[np.float64]:
+        """In the order of names, so that the result does not depend on who was faster."""
+        updates = [update for _, update in sorted(self.received.items())]
+        return weighted_mean([one.payload for one in updates], [one.samples for one in updates])
+
+    def committed(self, model: Model) -> Committed:
+        return Committed(tuple(sorted(self.received)), model, hash_model(model))
 
 
-class AveragingServer(_PlainServer):
+class AveragingServer(AttemptMachine):
     """The schedule `fedavg`: all at once."""
 
     table = TransitionTable(
@@ -107,49 +116,55 @@ class AveragingServer(_PlainServer):
         },
     )
 
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        self._context = context
+        self._updates = PlainUpdates(context)
+        self._awaited = set(context.session.members)
+
     def start(self, now: float) -> list[Event]:
         timing = self._context.timing
-        self._awaited = set(self._context.session.members)
         self.deadline = now + timing.training_s + timing.phase_s
         return self._context.open_round()
 
     @handles(PlainUpdate)
     def collect(self, sender: PartyId, update: PlainUpdate, now: float) -> list[Event]:
-        require_absent(sender, self._updates)
-        self._require_update(update)
-        self._updates[sender] = update
-        return self._average(PlainUpdate) if self._updates.keys() >= self._awaited else []
+        require_absent(sender, self._updates.received)
+        self._updates.require_sound(update)
+        self._updates.received[sender] = update
+        return self._average(PlainUpdate) if self._complete else []
+
+    @property
+    def _complete(self) -> bool:
+        return self._updates.received.keys() >= self._awaited
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         self._awaited.discard(party)
-        waiting = self.phase is PlainServerPhase.COLLECTING and not self._updates.keys() >= self._awaited
-        return [] if waiting or self.phase is not PlainServerPhase.COLLECTING else self._average("loss")
+        collected = self.phase is PlainServerPhase.COLLECTING and self._complete
+        return self._average("loss") if collected else []
 
     def deadline_passed(self, now: float) -> list[Event]:
         return self._average("deadline")
 
     def _average(self, trigger: type[Message] | str) -> list[Event]:
-        if len(self._updates) < self._context.parameters.min_parties:
-            return self.fail(trigger, PlainServerPhase.CLOSED, self._too_few())
-        self.move(trigger, PlainServerPhase.AVERAGING)
-        return [WorkRequested(self._next_model, self._averaged, self._not_averaged)]
+        work = WorkRequested(self._next_model, self._averaged, self._not_averaged)
+        found = self._updates.too_few() or NextPhase(PlainServerPhase.AVERAGING, [work])
+        return self.follow(trigger, found, PlainServerPhase.CLOSED)
 
     def _next_model(self) -> Model:
         assert self._context.model is not None
-        updates = [update for _, update in sorted(self._updates.items())]
-        mean = weighted_mean([one.payload for one in updates], [one.samples for one in updates])
-        return self._context.next_model(self._context.model, mean)
+        return self._context.next_model(self._context.model, self._updates.mean())
 
     def _averaged(self, model: Model, now: float) -> list[Event]:
         self.move("work", PlainServerPhase.CLOSED)
-        self._commit(model)
+        self.outcome = self._updates.committed(model)
         return []
 
     def _not_averaged(self, error: ProtocolError, now: float) -> list[Event]:
         return self.fail("work", PlainServerPhase.CLOSED, failure_of(error))
 
 
-class RoundRobinServer(_PlainServer):
+class RoundRobinServer(AttemptMachine):
     """The schedule `round-robin`: one after the other, in the order of names; silent ones lose their turn."""
 
     table = TransitionTable(
@@ -165,19 +180,24 @@ class RoundRobinServer(_PlainServer):
         },
     )
 
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(context.stamp)
+        assert context.model is not None
+        self._context = context
+        self._updates = PlainUpdates(context)
+        self._queue = list(context.session.members)
+        self._model = context.model
+
     def start(self, now: float) -> list[Event]:
-        assert self._context.model is not None
-        self._queue = list(self._context.session.members)
-        self._model = self._context.model
         return self._open_turn(now)
 
     @handles(PlainUpdate)
     def take_turn(self, sender: PartyId, update: PlainUpdate, now: float) -> list[Event]:
         if sender != self._queue[0]:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"it is the turn of {self._queue[0]}")
-        self._require_update(update)
+        self._updates.require_sound(update)
         model = self._context.next_model(self._model, update.payload.astype(np.float64))
-        self._model, self._updates[sender] = model, update
+        self._model, self._updates.received[sender] = model, update
         return self._next_turn(PlainUpdate, now)
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
@@ -194,10 +214,11 @@ class RoundRobinServer(_PlainServer):
         if self._queue:
             self.move(trigger, PlainServerPhase.COLLECTING)
             return self._open_turn(now)
-        if len(self._updates) < self._context.parameters.min_parties:
-            return self.fail(trigger, PlainServerPhase.CLOSED, self._too_few())
+        too_few = self._updates.too_few()
+        if too_few is not None:
+            return self.fail(trigger, PlainServerPhase.CLOSED, too_few)
         self.move(trigger, PlainServerPhase.CLOSED)
-        self._commit(self._model)
+        self.outcome = self._updates.committed(self._model)
         return []
 
     def _open_turn(self, now: float) -> list[Event]:
