@@ -6,7 +6,7 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,7 @@ class Federation:
             for index, name in enumerate(names)
         }
         model = initial_model if initial_model is not None else next(iter(learners.values())).initial_model()
-        identities = _identities(config, scheme, entropy)
+        identities = simulated_identities(scheme, names, entropy)
         return cls(
             config=config,
             scheme=scheme,
@@ -128,11 +128,14 @@ class Federation:
         return ServerStep(self.training, self.optimizer)
 
 
-def _identities(config: FederationConfig, scheme: Scheme, entropy: SeededEntropy) -> dict[PartyId, Identity]:
+def simulated_identities(
+    scheme: Scheme, names: Sequence[PartyId], entropy: SeededEntropy
+) -> dict[PartyId, Identity]:
+    """Keys of the server and of these participants, from a seeded source."""
     identities = {
         SERVER: Identity(SERVER, Role.SERVER, SigningKey.generate(entropy.for_party("keys/server")))
     }
-    for index, name in enumerate(map(PartyId, config.parties)):
+    for index, name in enumerate(names):
         signing = SigningKey.generate(entropy.for_party(f"keys/{name}"))
         rsa = simulation_rsa_key(index) if scheme.needs_rsa else None
         identities[name] = Identity(name, scheme.participant_role, signing, rsa)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from veilsum.simulations.testing.federation import Federation, MarkedLearner
-from veilsum.simulations.testing.invariants import InvariantViolated, check_invariants
+from veilsum.simulations.run.invariants import InvariantViolated
+from veilsum.simulations.testing.federation import MarkedLearner, TableFederation
+from veilsum.simulations.testing.invariants import check_invariants
 from veilsum.simulations.testing.message_strategies import message_strategy, party_ids, record_strategy
 from veilsum.simulations.testing.perturbation import TableLearner
 from veilsum.simulations.testing.reference import Reference
@@ -18,16 +19,13 @@ from veilsum.simulations.testing.strategies import (
     schedules,
     table_settings,
 )
-from veilsum.simulations.testing.table import Job, Stuck, Table
-from veilsum.simulations.testing.trace import InFlight, Journal, Refusal
+from veilsum.simulations.testing.table import Stuck, Table, TableJob, Tamper
+from veilsum.simulations.testing.trace import InFlight, Refusal, Trace
 
 __all__ = [
     "Action",
-    "Federation",
     "InFlight",
     "InvariantViolated",
-    "Job",
-    "Journal",
     "MarkedLearner",
     "Reference",
     "Refusal",
@@ -35,7 +33,11 @@ __all__ = [
     "Step",
     "Stuck",
     "Table",
+    "TableFederation",
+    "TableJob",
     "TableLearner",
+    "Tamper",
+    "Trace",
     "check_invariants",
     "graph_policies",
     "message_strategy",

@@ -18,17 +18,20 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Timing
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.crypto.identity import Identity, Role
-from veilsum.protocol.crypto.signing import SigningKey
+from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
+from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.simulations.run.keypool import simulation_rsa_key
+from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.simulations.run.federation import simulated_identities
 from veilsum.simulations.testing.perturbation import (
     TableClientPerturbation,
     TableLearner,
@@ -56,7 +59,7 @@ class MarkedLearner:
 
 
 @dataclass(frozen=True)
-class Federation:
+class TableFederation:
     """What all parties of a table agree on, and the private keys of each."""
 
     scheme: Scheme
@@ -76,6 +79,27 @@ class Federation:
         if name == SERVER:
             return TableServerPerturbation(self.parameters.dimension, asks)
         return TableClientPerturbation(self.parameters.dimension, asks, name, self.learner)
+
+    def machine(
+        self, name: PartyId, state: PersistentState, random: RandomBytes
+    ) -> ServerMachine | ParticipantMachine:
+        """A machine that starts from what the party has on disk."""
+        common: dict[str, Any] = {
+            "identity": self.identities[name],
+            "roster": self.roster,
+            "parameters": self.parameters,
+            "scheme": self.scheme,
+            "timing": self.timing,
+            "random": random,
+            "apply": self.apply,
+            "rounds_done": state.rounds_done,
+            "record": state.record,
+            "equipment": self.equipment_of(name),
+            "model": state.model if state.model is not None else self.initial_model,
+        }
+        if name == SERVER:
+            return ServerMachine(**common, rounds=self.rounds, first_attempt=state.attempt)
+        return ParticipantMachine(**common)
 
     @property
     def participants(self) -> tuple[PartyId, ...]:
@@ -100,7 +124,7 @@ def found_federation(
     timing: Timing | None,
     learner: TableLearner | None,
     **parameters: Any,
-) -> Federation:
+) -> TableFederation:
     """Keys and parameters from a seed; `parameters` are fields of `Parameters`, a graph may be its text."""
     found = find_scheme(scheme)
     names = _party_names(parties)
@@ -113,18 +137,8 @@ def found_federation(
         parameters["graph"] = parse_graph(parameters["graph"])
     encoding = found.plan_numbers(len(names), MAX_WEIGHT, CLIP, bits, parameters.get("options", {}))
     entropy = SeededEntropy(seed)
-    identities = {
-        name: Identity(
-            name,
-            found.participant_role,
-            SigningKey.generate(entropy.for_party(f"identity of {name}")),
-            simulation_rsa_key(index) if found.needs_rsa else None,
-        )
-        for index, name in enumerate(names)
-    }
-    signing = SigningKey.generate(entropy.for_party(f"identity of {SERVER}"))
-    identities[SERVER] = Identity(SERVER, Role.SERVER, signing)
-    return Federation(
+    identities = simulated_identities(found, names, entropy)
+    return TableFederation(
         scheme=found,
         parameters=Parameters(scheme, encoding, dimension, **parameters),
         timing=timing or Timing(),

@@ -17,27 +17,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from operator import attrgetter
 
 import numpy as np
 
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RoundCommitted
 from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKind
-from veilsum.protocol.secure_sum.survivors import SurvivorList
-from veilsum.protocol.wire.messages import Stamp, kind_of
+from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
 from veilsum.simulations.testing.federation import MarkedLearner
 from veilsum.simulations.testing.reference import Reference
 from veilsum.simulations.testing.table import FINISHING, Table
+from veilsum.simulations.testing.trace import Entry, InFlight
 
 _FLOAT32_ROUNDING = 2.0**-23
-
-
-class InvariantViolated(AssertionError):
-    """An invariant does not hold; `name` says which."""
-
-    def __init__(self, name: str, detail: str) -> None:
-        self.name = name
-        super().__init__(f"{name}: {detail}")
 
 
 def check_invariants(table: Table) -> None:
@@ -48,17 +41,27 @@ def check_invariants(table: Table) -> None:
 
 def _violations(table: Table) -> Iterator[InvariantViolated]:
     reference = Reference(table.federation.parameters, table.inputs)
-    for party, commit in table.journal.commits:
+    for party, commit in table.trace.commits:
         if commit.total is not None or commit.model is not None:
             yield from _sum_violations(table, reference, party, commit)
-    difference = reference.differs(table.journal.commits)
-    if difference:
-        yield InvariantViolated("I3", difference)
+    yield from _watched_violations(table)
     yield from _share_violations(table)
     yield from _key_violations(table)
-    yield from _upload_violations(table)
-    yield from _order_violations(table)
     yield from _waiting_violations(table)
+
+
+def _watched_violations(table: Table) -> Iterator[InvariantViolated]:
+    """I3 to I6 as every simulation is watched for them, over all that the machines said and sent, in its order."""
+    monitor = InvariantMonitor()
+    try:
+        happened: list[Entry | InFlight] = [*table.trace.entries, *table.trace.sent]
+        for one in sorted(happened, key=attrgetter("number")):
+            if isinstance(one, Entry):
+                monitor.noted(one.time, one.party, one.event)
+            else:
+                monitor.sent(0.0, one.sender, one.receiver, one.message, 0)
+    except InvariantViolated as violation:
+        yield violation
 
 
 def _sum_violations(
@@ -99,44 +102,18 @@ def _marker_violations(
 
 
 def _share_violations(table: Table) -> Iterator[InvariantViolated]:
-    kinds: dict[tuple[PartyId, int, PartyId], set[ShareKind]] = defaultdict(set)
-    lists: dict[tuple[PartyId, int], set[tuple[PartyId, ...]]] = defaultdict(set)
     holders: dict[tuple[bytes, int, int, PartyId, ShareKind], set[PartyId]] = defaultdict(set)
-    for flight in table.journal.sent:
+    for flight in table.trace.sent:
         if not isinstance(flight.message, ReleasedShares):
             continue
-        message, holder = flight.message, flight.sender
-        stamp = message.stamp
-        lists[holder, stamp.round].add(_list_behind(table, holder, stamp))
+        message, stamp = flight.message, flight.message.stamp
         for kind, shares in (
             (ShareKind.SELF_MASK, message.self_masks),
             (ShareKind.MASKING_KEY, message.masking_keys),
         ):
             for target in shares:
-                kinds[holder, stamp.round, target].add(kind)
-                holders[stamp.session, stamp.round, stamp.attempt, target, kind].add(holder)
-    for (holder, round_number, target), released in kinds.items():
-        if len(released) > 1:
-            yield InvariantViolated(
-                "I4", f"{holder} released both kinds of share of {target} in round {round_number}"
-            )
-    for (holder, round_number), released_for in lists.items():
-        if len(released_for) > 1:
-            yield InvariantViolated(
-                "I4", f"{holder} released shares for two survivor lists in round {round_number}"
-            )
+                holders[stamp.session, stamp.round, stamp.attempt, target, kind].add(flight.sender)
     yield from _rebuilt_violations(table, holders)
-
-
-def _list_behind(table: Table, holder: PartyId, stamp: Stamp) -> tuple[PartyId, ...]:
-    """The survivors of the first list that the holder was told in an attempt."""
-    told = (
-        flight.message.survivors
-        for flight in table.journal.sent
-        if isinstance(flight.message, SurvivorList)
-        and (flight.receiver, flight.message.stamp) == (holder, stamp)
-    )
-    return next(told, ())
 
 
 def _rebuilt_violations(
@@ -155,36 +132,13 @@ def _rebuilt_violations(
 def _key_violations(table: Table) -> Iterator[InvariantViolated]:
     attempts: dict[bytes, tuple[bytes, int, int]] = {}
     jobs: set[tuple[int, bytes]] = set()
-    for use in table.journal.key_uses:
+    for use in table.trace.key_uses:
         attempt = (use.stamp.session, use.stamp.round, use.stamp.attempt)
         if attempts.setdefault(use.key, attempt) != attempt:
             yield InvariantViolated("I5", f"{use.party} uses a mask key of another attempt in {attempt[1:]}")
         if (use.job, use.key) in jobs:
             yield InvariantViolated("I5", f"{use.party} uses one mask key twice in one vector")
         jobs.add((use.job, use.key))
-
-
-def _upload_violations(table: Table) -> Iterator[InvariantViolated]:
-    length = table.federation.parameters.vector_length
-    uploads: dict[tuple[PartyId, str, bytes, int, int], bytes] = {}
-    for flight in table.journal.sent:
-        vector = getattr(flight.message, "vector", None)
-        if flight.receiver != SERVER or not isinstance(vector, np.ndarray) or len(vector) != length:
-            continue
-        stamp = flight.message.stamp
-        which = (flight.sender, kind_of(flight.message), stamp.session, stamp.round, stamp.attempt)
-        if uploads.setdefault(which, vector.tobytes()) != vector.tobytes():
-            yield InvariantViolated(
-                "I5", f"{flight.sender} uploads two vectors in {stamp.round}.{stamp.attempt}"
-            )
-
-
-def _order_violations(table: Table) -> Iterator[InvariantViolated]:
-    newest: dict[PartyId, int] = {}
-    for party, commit in table.journal.commits:
-        if commit.round <= newest.get(party, -1):
-            yield InvariantViolated("I6", f"{party} commits round {commit.round} after round {newest[party]}")
-        newest[party] = commit.round
 
 
 def _waiting_violations(table: Table) -> Iterator[InvariantViolated]:
@@ -195,7 +149,7 @@ def _waiting_violations(table: Table) -> Iterator[InvariantViolated]:
         machine = table.machines[name]
         deadline = machine.next_deadline()
         if machine.phase in FINISHING:
-            if deadline is not None or name not in table.journal.endings:
+            if deadline is not None or name not in table.trace.endings:
                 yield InvariantViolated("I7", f"{name} ended without a word, or still waits for something")
         elif deadline is None and name not in busy:
             yield InvariantViolated("I7", f"{name} is {machine.phase.value} without a deadline")

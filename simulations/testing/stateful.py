@@ -164,7 +164,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.with_lies and self.faults_left)
     @rule(choice=CHOICES, receiver_choice=CHOICES, restamped=st.booleans())
     def lie_with_an_old_message(self, choice: int, receiver_choice: int, restamped: bool) -> None:
-        sent = self.table.journal.sent
+        sent = self.table.trace.sent
         flight = sent[choice % len(sent)]
         receiver = self._anyone(receiver_choice)
         message = flight.message
@@ -195,7 +195,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
             self.table.release(flight)
         self.table.run()
         check_invariants(self.table)
-        endings = self.table.journal.endings
+        endings = self.table.trace.endings
         assert set(self.table.present) <= endings.keys()
         if self.reference.must_complete:
             rounds = self.table.federation.rounds

@@ -6,6 +6,7 @@
     table.crash("p1")
     table.run()
 
+What a machine asks for is performed in the order of roles/process/pump.py, as in a process and in a simulation.
 Nothing happens by itself. Messages wait on `table.wire` until the test delivers, drops, duplicates or holds
 them, in any order. Time stands still until `advance` moves it to the next deadline of a machine. Work and
 training run at once, or wait as `table.jobs` with `inline=False`. A party that crashes loses everything but
@@ -14,33 +15,27 @@ what its driver had to keep: the rounds it committed with their models, and the 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 from veilsum.protocol.agreed.parameters import Timing
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import (
-    DecisionMade,
-    Event,
-    ModelTaken,
-    PhaseEntered,
-    RoundCommitted,
-    Send,
-    TrainingRequested,
-    WorkRequested,
-)
+from veilsum.protocol.machines.events import TrainingRequested, WorkRequested
 from veilsum.protocol.machines.participant import ParticipantMachine
-from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.phases import ParticipantPhase, ServerPhase
 from veilsum.protocol.machines.server import ServerMachine
-from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.numbers.model import LocalResult
+from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message, Stamp
-from veilsum.simulations.testing.federation import Federation, found_federation
+from veilsum.roles.process.observer import RunObserver
+from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.pump import Action, Keep, Pump, Refused, Step, Tell, Transmit
+from veilsum.simulations.testing.federation import TableFederation, found_federation
 from veilsum.simulations.testing.perturbation import TableLearner
-from veilsum.simulations.testing.trace import Entry, InFlight, Journal, Refusal
+from veilsum.simulations.testing.trace import Entry, InFlight, Refusal, Trace
 
 FINISHING = (ServerPhase.FINISHING, ParticipantPhase.FINISHING)
 STEP_LIMIT = 100_000
@@ -50,32 +45,8 @@ class Stuck(AssertionError):
     """The run does not end: no message, no job and no deadline is left, or too many steps were taken."""
 
 
-@dataclass
-class PersistentState:
-    """What a party's driver has on disk."""
-
-    rounds_done: int = 0
-    model: Model | None = None
-    record: ParticipationRecord = field(default_factory=ParticipationRecord)
-    next_attempt: int = 0
-
-    def keep(self, event: Event) -> None:
-        match event:
-            case PhaseEntered():
-                self.next_attempt = event.attempt + 1
-            case DecisionMade(decision):
-                self.record.note(decision)
-            case RoundCommitted():
-                self.rounds_done = event.round + 1
-                self.model = event.model if event.model is not None else self.model
-                self.record.remember(frozenset(event.members))
-                self.next_attempt = 0
-            case ModelTaken():
-                self.rounds_done, self.model = event.rounds_done, event.model
-
-
 @dataclass(frozen=True)
-class Job:
+class TableJob:
     """Work or training that a machine asked for; its result is lost if the party crashes first."""
 
     number: int
@@ -85,24 +56,45 @@ class Job:
     machine: ServerMachine | ParticipantMachine = field(repr=False)
 
 
+Tamper: TypeAlias = Callable[[InFlight], Message | None]
+"""Sees every message when it is sent, and says what travels in its place; None: nothing does."""
+
+
+def honest(flight: InFlight) -> Message:
+    """What was sent is what travels."""
+    return flight.message
+
+
 class Table:
-    def __init__(self, federation: Federation, *, inline: bool = True) -> None:
+    def __init__(
+        self,
+        federation: TableFederation,
+        *,
+        inline: bool = True,
+        tamper: Tamper = honest,
+        observer: RunObserver | None = None,
+    ) -> None:
         self.federation = federation
         self.inline = inline
+        self.tamper = tamper
+        self.observer = observer if observer is not None else RunObserver()
         self.now = 0.0
         self.wire: list[InFlight] = []
         self.held: list[InFlight] = []
-        self.jobs: list[Job] = []
-        self.journal = Journal()
+        self.jobs: list[TableJob] = []
+        self.trace = Trace()
         self.crashed: set[PartyId] = set()
         self.liars: set[PartyId] = set()
         self.inputs: dict[tuple[PartyId, int], LocalResult] = {}
         self._numbers = 0
         self._crash_points: dict[PartyId, type[Message]] = {}
         names = (SERVER, *federation.participants)
-        self._durable = {name: PersistentState() for name in names}
+        self._disks = {name: PersistentState(0, None) for name in names}
         self._random = {name: federation.entropy.for_party(name) for name in names}
-        self.machines = {name: self._new_machine(name) for name in names}
+        self._pumps: dict[PartyId, Pump] = {}
+        self.machines: dict[PartyId, ServerMachine | ParticipantMachine] = {}
+        for name in names:
+            self._seat(name)
 
     @classmethod
     def build(
@@ -117,6 +109,8 @@ class Table:
         timing: Timing | None = None,
         learner: TableLearner | None = None,
         inline: bool = True,
+        tamper: Tamper = honest,
+        observer: RunObserver | None = None,
         **parameters: Any,
     ) -> Table:
         """A table for a registered scheme; `parameters` are fields of `Parameters`, a graph may be its text."""
@@ -131,7 +125,7 @@ class Table:
             learner=learner,
             **parameters,
         )
-        return cls(federation, inline=inline)
+        return cls(federation, inline=inline, tamper=tamper, observer=observer)
 
     @property
     def server(self) -> ServerMachine:
@@ -154,22 +148,19 @@ class Table:
         return all(self.machines[name].phase in FINISHING for name in self.present)
 
     def start(self) -> None:
-        for name in self.machines:
-            self._perform(name, self.machines[name].start(self.now))
+        for name in self.present:
+            self._start(name)
 
     def deliver(self, flight: InFlight) -> RemoteProtocolError | None:
         """Hand a message to its receiver; returns the refusal if it is refused."""
-        self._take(flight)
+        self._pick_up(flight)
         if flight.receiver in self.crashed or flight.receiver not in self.machines:
             return None
-        machine = self.machines[flight.receiver]
-        try:
-            events = machine.receive(flight.sender, flight.message, self.now)
-        except RemoteProtocolError as error:
-            self.journal.refusals.append(Refusal(flight, error))
-            return error
-        self._perform(flight.receiver, events)
-        return None
+        before = len(self.trace.refusals)
+        pump = self._pumps[flight.receiver]
+        self._perform(flight.receiver, pump.receive(flight.sender, flight.message, self.now), flight)
+        refusals = self.trace.refusals[before:]
+        return refusals[0].error if refusals else None
 
     def deliver_all(self) -> None:
         """Deliver, oldest first, until nothing is on the wire and no job is left."""
@@ -180,7 +171,7 @@ class Table:
                 self.run_job(self.jobs[0])
 
     def drop(self, flight: InFlight) -> None:
-        self._take(flight)
+        self._pick_up(flight)
 
     def duplicate(self, flight: InFlight) -> InFlight:
         """Put a second copy on the wire, behind everything else."""
@@ -188,7 +179,7 @@ class Table:
 
     def hold(self, flight: InFlight) -> None:
         """Take a message off the wire until it is released."""
-        self._take(flight)
+        self._pick_up(flight)
         self.held.append(flight)
 
     def release(self, flight: InFlight) -> None:
@@ -215,8 +206,8 @@ class Table:
         if party not in self.crashed:
             raise LocalProtocolError(f"{name} has not crashed")
         self.crashed.remove(party)
-        self.machines[party] = self._new_machine(party)
-        self._perform(party, self.machines[party].start(self.now))
+        self._seat(party)
+        self._start(party)
 
     def next_deadline(self) -> float | None:
         due = [self.machines[name].next_deadline() for name in self.present]
@@ -230,10 +221,10 @@ class Table:
         self.now = max(self.now, due)
         for name in self.present:
             if name not in self.crashed:
-                self._perform(name, self.machines[name].handle_deadline(self.now))
+                self._take(name, self.machines[name].handle_deadline)
         return True
 
-    def run_job(self, job: Job) -> None:
+    def run_job(self, job: TableJob) -> None:
         """Do the work or the training, and hand the machine its result."""
         if job in self.jobs:
             self.jobs.remove(job)
@@ -241,13 +232,13 @@ class Table:
         try:
             result = self._work(job)
         except ProtocolError as error:
-            self._perform(job.party, request.failed(error, self.now))
+            self._take(job.party, partial(request.failed, error))
             return
-        self._perform(job.party, request.then(result, self.now))
+        self._take(job.party, partial(request.then, result))
 
-    def fail_job(self, job: Job, error: ProtocolError) -> None:
+    def fail_job(self, job: TableJob, error: ProtocolError) -> None:
         self.jobs.remove(job)
-        self._perform(job.party, job.request.failed(error, self.now))
+        self._take(job.party, partial(job.request.failed, error))
 
     def run(self) -> None:
         """Deliver everything in order and let time pass, until every party that is present has ended its run."""
@@ -265,8 +256,8 @@ class Table:
         machine = self.machines[name].machine
         return Stamp() if machine is None else machine.stamp
 
-    def _work(self, job: Job) -> Any:
-        with self.journal.noting_keys(job.party, job.stamp, job.number):
+    def _work(self, job: TableJob) -> Any:
+        with self.trace.noting_keys(job.party, job.stamp, job.number):
             match job.request:
                 case WorkRequested() as work:
                     return work.job()
@@ -281,36 +272,58 @@ class Table:
         self.inputs[party, request.round] = result
         return result
 
-    def _perform(self, name: PartyId, events: list[Event]) -> None:
-        machine = self.machines[name]
-        for event in events:
-            if name in self.crashed or self.machines[name] is not machine:
+    def _start(self, name: PartyId) -> None:
+        self.observer.began(self.now, name, self.machines[name])
+        self._take(name, self.machines[name].start)
+
+    def _take(self, name: PartyId, step: Step) -> None:
+        self._perform(name, self._pumps[name].take(step, self.now))
+
+    def _perform(self, name: PartyId, actions: Iterable[Action], fed: InFlight | None = None) -> None:
+        pump = self._pumps[name]
+        for action in actions:
+            if name in self.crashed or self._pumps[name] is not pump:
                 return
-            match event:
-                case Send():
-                    self._send(name, event)
+            match action:
+                case Keep():
+                    self._disks[name] = action.state.copy()
+                case Tell():
+                    self.trace.entries.append(Entry(self.now, name, action.event, self._number()))
+                    self.observer.noted(self.now, name, action.event)
+                case Transmit():
+                    for receiver in action.receivers:
+                        self._send(name, receiver, action.message)
+                case Refused():
+                    assert fed is not None, "only a message is refused"
+                    self.trace.refusals.append(Refusal(fed, action.error))
                 case WorkRequested() | TrainingRequested():
-                    job = Job(self._number(), name, self.stamp_of(name), event, machine)
+                    job = TableJob(self._number(), name, self.stamp_of(name), action, self.machines[name])
                     self.jobs.append(job)
                     if self.inline:
                         self.run_job(job)
-                case _:
-                    self.journal.entries.append(Entry(self.now, name, event))
-                    self._durable[name].keep(event)
 
-    def _send(self, name: PartyId, event: Send) -> None:
-        if type(event.message) is self._crash_points.get(name):
+    def _send(self, name: PartyId, receiver: PartyId, message: Message) -> None:
+        if name in self.crashed:
+            return
+        if type(message) is self._crash_points.get(name):
             del self._crash_points[name]
             self.crash(name)
             return
-        self.journal.sent.append(self._post(name, event.receiver, event.message))
+        flight = InFlight(self._number(), name, receiver, message)
+        self.trace.sent.append(flight)
+        self.observer.sent(self.now, name, receiver, message, len(Body.of(message)))
+        travelling = self.tamper(flight)
+        if travelling is not message:
+            self.liars.add(name)
+        if travelling is not None:
+            self.wire.append(replace(flight, message=travelling))
 
     def _post(self, sender: PartyId, receiver: PartyId, message: Message) -> InFlight:
         flight = InFlight(self._number(), sender, receiver, message)
         self.wire.append(flight)
         return flight
 
-    def _take(self, flight: InFlight) -> None:
+    def _pick_up(self, flight: InFlight) -> None:
         if flight not in self.wire:
             raise LocalProtocolError(f"{flight!r} is not on the wire")
         self.wire.remove(flight)
@@ -324,21 +337,7 @@ class Table:
             raise LocalProtocolError(f"{name} does not sit at this table: {', '.join(self.machines)}")
         return PartyId(name)
 
-    def _new_machine(self, name: PartyId) -> ServerMachine | ParticipantMachine:
-        federation, durable = self.federation, copy.deepcopy(self._durable[name])
-        common: dict[str, Any] = {
-            "identity": federation.identities[name],
-            "roster": federation.roster,
-            "parameters": federation.parameters,
-            "scheme": federation.scheme,
-            "timing": federation.timing,
-            "random": self._random[name],
-            "apply": federation.apply,
-            "rounds_done": durable.rounds_done,
-            "record": durable.record,
-            "equipment": federation.equipment_of(name),
-            "model": durable.model if durable.model is not None else federation.initial_model,
-        }
-        if name == SERVER:
-            return ServerMachine(**common, rounds=federation.rounds, first_attempt=durable.next_attempt)
-        return ParticipantMachine(**common)
+    def _seat(self, name: PartyId) -> None:
+        state = self._disks[name].copy()
+        self.machines[name] = self.federation.machine(name, state, self._random[name])
+        self._pumps[name] = Pump(self.machines[name], state)

@@ -38,9 +38,12 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Entry:
+    """A fact that a party stated; numbers grow with time, those of messages included."""
+
     time: float
     party: PartyId
     event: Event
+    number: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ class KeyUse:
 
 
 @dataclass
-class Journal:
+class Trace:
+    """Everything that happened at one table."""
+
     entries: list[Entry] = field(default_factory=list)
     sent: list[InFlight] = field(default_factory=list)
     """What the machines themselves sent; what a test injected is not in it."""

@@ -131,7 +131,7 @@ def copies_share_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def real_messages(scenario: Scenario) -> dict[type[Message], Message]:
     table = list(drive(scenario))[-1]
-    return {type(flight.message): flight.message for flight in table.journal.sent}
+    return {type(flight.message): flight.message for flight in table.trace.sent}
 
 
 def senders_for(table: Table, name: PartyId) -> list[PartyId]:

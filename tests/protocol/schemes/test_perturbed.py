@@ -83,9 +83,7 @@ def test_terms_of_a_stale_key_another_partition_or_a_wrong_shape_are_refused_and
     assert error is not None
     assert (error.culprit, error.reason) == ("p1", reason)
     table.run()
-    assert [commit.members for name, commit in table.journal.commits if name == SERVER] == [
-        ("p0", "p2", "p3")
-    ]
+    assert [commit.members for name, commit in table.trace.commits if name == SERVER] == [("p0", "p2", "p3")]
     check_invariants(table)
 
 
@@ -109,7 +107,7 @@ def test_a_question_is_asked_once_with_the_rounds_key_and_finite_numbers(scheme:
     assert repeated is not None
     assert repeated.reason is AbortReason.REPLAY
     table.run()
-    assert all(isinstance(ending, RunFinished) for ending in table.journal.endings.values())
+    assert all(isinstance(ending, RunFinished) for ending in table.trace.endings.values())
 
 
 @BOTH
@@ -157,10 +155,10 @@ def test_neither_the_true_model_nor_its_hash_ever_leaves_the_server(scheme: str)
     table = Table.build(scheme, 4, rounds=3)
     table.start()
     table.run()
-    models = [c.model for name, c in table.journal.commits if name == SERVER]
+    models = [c.model for name, c in table.trace.commits if name == SERVER]
     true = {hash_model(model) for model in models if model is not None}
     assert len(true) == 3
-    for flight in table.journal.sent:
+    for flight in table.trace.sent:
         message = flight.message
         assert message.stamp.model_hash not in true
         if isinstance(message, RoundOpened | Farewell):
@@ -175,7 +173,7 @@ def test_every_attempt_has_a_key_of_its_own(scheme: str) -> None:
     table.start()
     table.run()
     sent = [
-        flight.message for flight in table.journal.sent if isinstance(flight.message, PerturbationAnnounced)
+        flight.message for flight in table.trace.sent if isinstance(flight.message, PerturbationAnnounced)
     ]
     assert len({message.public.key_id for message in sent}) == 3
 
@@ -198,10 +196,10 @@ def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch
     table = Table.build("perturbed", 4, rounds=1)
     table.start()
     table.run()
-    failures = [one.event for one in table.journal.entries if isinstance(one.event, RoundFailed)]
+    failures = [one.event for one in table.trace.entries if isinstance(one.event, RoundFailed)]
     assert failures[0].reason is AbortReason.PRECISION_LOST
     assert "25" in failures[0].detail
-    (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
+    (commit,) = [commit for name, commit in table.trace.commits if name == SERVER]
     assert commit.attempt == 1
     check_invariants(table)
 
@@ -224,9 +222,7 @@ def test_an_answer_that_overflows_ends_the_attempt_and_the_next_has_less_noise(
     table.start()
     table.run()
     failures = [
-        one.event
-        for one in table.journal.entries
-        if one.party == SERVER and isinstance(one.event, RoundFailed)
+        one.event for one in table.trace.entries if one.party == SERVER and isinstance(one.event, RoundFailed)
     ]
     assert [failure.reason for failure in failures] == [AbortReason.PRECISION_LOST]
     assert adapted[0] == np.inf
@@ -242,10 +238,10 @@ def test_under_masks_the_opened_round_is_closed_without_a_step_instead(
     table = Table.build("bilateral", 4, rounds=2)
     table.start()
     table.run()
-    first, second = [commit for name, commit in table.journal.commits if name == SERVER]
+    first, second = [commit for name, commit in table.trace.commits if name == SERVER]
     assert first.model is not None and not first.model.any()
     assert second.model is not None and second.model.any()
-    warned = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
+    warned = [one.event.text for one in table.trace.entries if isinstance(one.event, Warned)]
     assert any("without a step" in text and "25" in text for text in warned)
 
 
@@ -257,10 +253,10 @@ def test_clients_told_different_partitions_share_neither_masks_nor_boxes_so_no_s
     deliver_before(table, flight)
     assert say_instead(table, flight, replace(flight.message, public=other)) is None
     table.run()
-    ending = table.journal.endings[SERVER]
+    ending = table.trace.endings[SERVER]
     assert isinstance(ending, RunFailed)
     assert (ending.reason, ending.culprit) == (AbortReason.TIMED_OUT, "p1")
-    warned = {one.event.text for one in table.journal.entries if isinstance(one.event, Warned)}
+    warned = {one.event.text for one in table.trace.entries if isinstance(one.event, Warned)}
     assert "the share box of p1 does not open" in warned
     assert table.server.model is not None and not table.server.model.any()
 
@@ -269,7 +265,7 @@ def test_every_term_and_the_weight_have_mask_streams_of_their_own() -> None:
     table = Table.build("bilateral", 4, rounds=1)
     table.start()
     table.run()
-    uses = [use for use in table.journal.key_uses if use.party == P1]
+    uses = [use for use in table.trace.key_uses if use.party == P1]
     streams, partners, own = 3, 3, 1
     assert len({use.key for use in uses}) == len(uses) == streams * (partners + own)
 
@@ -292,12 +288,12 @@ def test_a_client_whose_term_is_out_of_range_withdraws_and_says_which(
     table.run()
     told = [
         one.event.detail
-        for one in table.journal.entries
+        for one in table.trace.entries
         if one.party == P1 and isinstance(one.event, RoundFailed)
     ]
     assert any("term gradient" in text and "smaller gamma" in text for text in told)
-    warned = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
+    warned = [one.event.text for one in table.trace.entries if isinstance(one.event, Warned)]
     assert f"{P1} withdrew: {TermTooLarge.told}" in warned
     assert adapted.count(np.inf) == 1
-    (commit,) = [commit for name, commit in table.journal.commits if name == SERVER]
+    (commit,) = [commit for name, commit in table.trace.commits if name == SERVER]
     assert P1 not in commit.members

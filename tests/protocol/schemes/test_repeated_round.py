@@ -54,7 +54,7 @@ def stopped_after_release(scheme: str, learner: object = None, *, lost: str | No
 
 
 def releases(table: Table) -> list[ReleasedShares]:
-    return [one.message for one in table.journal.sent if isinstance(one.message, ReleasedShares)]
+    return [one.message for one in table.trace.sent if isinstance(one.message, ReleasedShares)]
 
 
 def forget(table: Table) -> None:
@@ -63,11 +63,11 @@ def forget(table: Table) -> None:
 
 
 def commits(table: Table) -> list[RoundCommitted]:
-    return [one for name, one in table.journal.commits if name == SERVER]
+    return [one for name, one in table.trace.commits if name == SERVER]
 
 
 def refusals(table: Table) -> set[AbortReason]:
-    return {one.error.reason for one in table.journal.refusals}
+    return {one.error.reason for one in table.trace.refusals}
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -111,18 +111,18 @@ def test_a_peer_believes_the_only_one_that_committed_if_it_computed_the_same(sch
     """A liar's other model is refused by everyone: fewer than half of the others vouch for it."""
     table = Table.build(scheme, 5, rounds=2)
     table.start()
-    while not table.journal.commits:
+    while not table.trace.commits:
         table.deliver(table.wire[0])
-    (ahead, commit), *_ = table.journal.commits
+    (ahead, commit), *_ = table.trace.commits
     assert commit.model is not None
     if lies:
         table._durable[ahead].model = commit.model + np.float32(1)
     power_cut(table)
     table.run()
-    committed = {name for name, one in table.journal.commits if one.round == 1}
+    committed = {name for name, one in table.trace.commits if one.round == 1}
     if lies:
         assert not committed
-        assert isinstance(table.journal.endings[SERVER], RunFailed)
+        assert isinstance(table.trace.endings[SERVER], RunFailed)
     else:
         check_invariants(table)
         assert committed == set(table.machines)
@@ -137,7 +137,7 @@ def test_the_second_sum_is_the_first_one_again(scheme: str) -> None:
     attempts = {(one.stamp.session, one.stamp.attempt) for one in releases(table)}
     assert len(attempts) == 2
     assert [one.members for one in commits(table)] == [table.participants]
-    uploads = [one.message for one in table.journal.sent if isinstance(one.message, MaskedInput)]
+    uploads = [one.message for one in table.trace.sent if isinstance(one.message, MaskedInput)]
     assert len({one.vector.tobytes() for one in uploads}) == 10, "masks are never used twice"
 
 
@@ -150,7 +150,7 @@ def test_who_was_not_in_the_first_sum_is_left_out_of_the_second(scheme: str) -> 
     check_invariants(table)
     first = tuple(name for name in table.participants if name != "p2")
     assert [one.members for one in commits(table)] == [first]
-    again = [one for one in table.journal.sent if isinstance(one.message, MaskedInput) and one.sender == "p2"]
+    again = [one for one in table.trace.sent if isinstance(one.message, MaskedInput) and one.sender == "p2"]
     assert again, "p2 uploaded, and is not in the sum"
 
 
@@ -166,20 +166,20 @@ def test_a_server_that_asks_for_another_sum_gets_no_shares(scheme: str) -> None:
     check_invariants(table)
     assert len(releases(table)) == before
     assert AbortReason.DIFFERENCING in refusals(table)
-    assert isinstance(table.journal.endings[SERVER], RunFailed)
+    assert isinstance(table.trace.endings[SERVER], RunFailed)
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_without_one_of_the_first_cohort_nobody_uploads_again(scheme: str) -> None:
     table = stopped_after_release(scheme)
-    uploaded = sum(isinstance(one.message, MaskedInput) for one in table.journal.sent)
+    uploaded = sum(isinstance(one.message, MaskedInput) for one in table.trace.sent)
     table.crash("p4")
     table.restart(SERVER)
     table.run()
     check_invariants(table)
-    assert sum(isinstance(one.message, MaskedInput) for one in table.journal.sent) == uploaded
-    assert isinstance(table.journal.endings[SERVER], RunFailed)
-    assert any("the same parties only: p4 is missing" in str(one.error) for one in table.journal.refusals)
+    assert sum(isinstance(one.message, MaskedInput) for one in table.trace.sent) == uploaded
+    assert isinstance(table.trace.endings[SERVER], RunFailed)
+    assert any("the same parties only: p4 is missing" in str(one.error) for one in table.trace.refusals)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_an_attempt_that_lost_one_of_the_first_cohort_ends_before_the_others_upl
     table = stopped_after_release(scheme)
     table.crash_before("p4", point)
     table.restart(SERVER)
-    while not (failed := [one for name, one in table.journal.failures if name == SERVER]):
+    while not (failed := [one for name, one in table.trace.failures if name == SERVER]):
         if table.wire:
             table.deliver(table.wire[0])
         else:
             assert table.advance()
     assert failed[0].reason is AbortReason.DIFFERENCING
-    assert sum(isinstance(one.message, MaskedInput) for one in table.journal.sent) == 5
+    assert sum(isinstance(one.message, MaskedInput) for one in table.trace.sent) == 5
     table.restart("p4")
     table.run()
     check_invariants(table)
@@ -225,14 +225,12 @@ def test_another_update_for_the_same_sum_is_not_given(scheme: str) -> None:
     for name in ("p0", SERVER):
         table.restart(name)
     table.run()
-    ending = table.journal.endings[SERVER]
+    ending = table.trace.endings[SERVER]
     assert isinstance(ending, RunFailed)
     assert not commits(table)
-    told = [one.event.text for one in table.journal.entries if isinstance(one.event, Warned)]
+    told = [one.event.text for one in table.trace.entries if isinstance(one.event, Warned)]
     assert any("p0 withdrew" in text for text in told)
-    uploads = [
-        one for one in table.journal.sent if isinstance(one.message, MaskedInput) and one.sender == "p0"
-    ]
+    uploads = [one for one in table.trace.sent if isinstance(one.message, MaskedInput) and one.sender == "p0"]
     assert len(uploads) == 1
 
 
@@ -248,7 +246,7 @@ def test_a_party_that_was_kept_from_voting_gives_no_other_update_either(scheme: 
     assert not table._durable[PartyId("p0")].record.spent
     power_cut(table)
     table.run()
-    uploads = [one.sender for one in table.journal.sent if isinstance(one.message, MaskedInput)]
+    uploads = [one.sender for one in table.trace.sent if isinstance(one.message, MaskedInput)]
     assert uploads.count(PartyId("p0")) == 1
     assert len(releases(table)) == 4
     assert not commits(table)
@@ -279,7 +277,7 @@ def test_a_second_power_cut_does_not_undo_the_result_that_was_taken_back_after_t
     """One peer had committed round 0, the others knew its result; nobody has committed round 1 when all stop again."""
     table = Table.build(scheme, 5, rounds=3)
     table.start()
-    while not table.journal.commits:
+    while not table.trace.commits:
         table.deliver(table.wire[0])
     power_cut(table)
     while not all(table._durable[name].record.stated[0] == 1 for name in table.participants):  # type: ignore[index]  # all stated round 0
@@ -287,7 +285,7 @@ def test_a_second_power_cut_does_not_undo_the_result_that_was_taken_back_after_t
             table.deliver(table.wire[0])
         else:
             assert table.advance()
-    assert all(one.round == 0 for _, one in table.journal.commits)
+    assert all(one.round == 0 for _, one in table.trace.commits)
     power_cut(table)
     table.run()
     check_invariants(table)
@@ -306,8 +304,8 @@ def test_a_round_that_only_the_server_heard_of_is_repeated_and_told_once(scheme:
             table.drop(table.wire[0])
         else:
             table.deliver(table.wire[0])
-    assert {name for name, _ in table.journal.commits} == {SERVER}
+    assert {name for name, _ in table.trace.commits} == {SERVER}
     table.run()
     check_invariants(table)
     assert [one.round for one in commits(table)] == [0, 1]
-    assert {name for name, one in table.journal.commits if one.round == 1} == {SERVER, *table.participants}
+    assert {name for name, one in table.trace.commits if one.round == 1} == {SERVER, *table.participants}

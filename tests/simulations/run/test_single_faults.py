@@ -88,10 +88,10 @@ def runs_with(scheme: str, rounds: int, fault: Fault) -> list[tuple[InFlight, Ta
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_repeated_message_changes_nothing(scheme: str, fault: Fault, rounds: int) -> None:
     for flight, table in runs_with(scheme, rounds, fault):
-        committed = sorted((name, one.round) for name, one in table.journal.commits)
+        committed = sorted((name, one.round) for name, one in table.trace.commits)
         assert committed == list(itertools.product(sorted(table.machines), range(rounds))), flight
-        assert {one.members for _, one in table.journal.commits} == {table.participants}
-        assert not table.journal.failures, flight
+        assert {one.members for _, one in table.trace.commits} == {table.participants}
+        assert not table.trace.failures, flight
 
 
 @pytest.mark.parametrize("rounds", LENGTHS)
@@ -100,7 +100,7 @@ def test_a_participant_may_crash_after_any_message(scheme: str, rounds: int) -> 
     for flight, table in runs_with(scheme, rounds, crash_receiver):
         if flight.receiver != SERVER:
             assert table.server.rounds_done == rounds, flight
-            endings = table.journal.endings
+            endings = table.trace.endings
             assert all(isinstance(endings[name], RunFinished) for name in table.present), flight
 
 
@@ -112,5 +112,5 @@ def test_every_run_with_one_fault_ends_and_keeps_the_invariants(
 ) -> None:
     """Whatever it ends with; that the invariants hold is checked on the way."""
     runs = runs_with(scheme, rounds, fault)
-    assert all(set(table.present) <= table.journal.endings.keys() for _, table in runs)
+    assert all(set(table.present) <= table.trace.endings.keys() for _, table in runs)
     assert len(runs) >= 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,13 +14,22 @@ from tests.examples import ballot
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import RoundCommitted, RunFailed, RunFinished, TrainingRequested
+from veilsum.protocol.machines.events import (
+    DecisionMade,
+    RoundCommitted,
+    RunFailed,
+    RunFinished,
+    Send,
+    TrainingRequested,
+    WorkRequested,
+)
 from veilsum.protocol.machines.session import Knock
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.secure_sum.shares import ReleasedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Stamp
+from veilsum.simulations.run.invariants import InvariantMonitor
 from veilsum.simulations.testing import (
     InvariantViolated,
     MarkedLearner,
@@ -33,7 +43,7 @@ from veilsum.simulations.testing import (
     schedules,
     table_settings,
 )
-from veilsum.simulations.testing.trace import Entry, KeyUse
+from veilsum.simulations.testing.trace import KeyUse
 
 SCHEMES = ["plain", "masked", "mpc", "ampc", "perturbed", "bilateral", ballot.Ballot.name]
 ALL = ("p0", "p1", "p2", "p3")
@@ -50,12 +60,12 @@ def finished(scheme: str = "masked") -> Table:
 def test_an_undisturbed_run_commits_every_round_at_every_party(scheme: str) -> None:
     table = finished(scheme)
     check_invariants(table)
-    assert {(name, one.round, one.members) for name, one in table.journal.commits} == {
+    assert {(name, one.round, one.members) for name, one in table.trace.commits} == {
         (name, number, ALL) for name in (SERVER, *ALL) for number in (0, 1)
     }
-    assert all(isinstance(ending, RunFinished) for ending in table.journal.endings.values())
-    assert not table.journal.refusals
-    assert not table.journal.failures
+    assert all(isinstance(ending, RunFinished) for ending in table.trace.endings.values())
+    assert not table.trace.refusals
+    assert not table.trace.failures
 
 
 @pytest.mark.parametrize("scheme", ["masked", "mpc", "ampc"])
@@ -67,12 +77,12 @@ def test_models_do_not_depend_on_the_entropy(scheme: str, seed: int) -> None:
     table.run()
     uploads = {
         flight.message.vector.tobytes()
-        for flight in table.journal.sent
+        for flight in table.trace.sent
         if isinstance(flight.message, MaskedInput)
     }
     assert len(uploads) == 8
-    models = {one.model.tobytes() for _, one in table.journal.commits if one.model is not None}
-    expected = {one.model.tobytes() for _, one in finished(scheme).journal.commits if one.model is not None}
+    models = {one.model.tobytes() for _, one in table.trace.commits if one.model is not None}
+    expected = {one.model.tobytes() for _, one in finished(scheme).trace.commits if one.model is not None}
     assert models == expected
     assert len(models) == 2
 
@@ -104,10 +114,10 @@ def test_a_missing_vote_ends_a_ballot_with_a_typed_reason() -> None:
     table.start()
     table.run()
     check_invariants(table)
-    ending = table.journal.endings[SERVER]
+    ending = table.trace.endings[SERVER]
     assert isinstance(ending, RunFailed)
     assert (ending.reason, ending.culprit) == (AbortReason.MISSING_UPLOAD, "p2")
-    assert not table.journal.commits
+    assert not table.trace.commits
 
 
 def test_messages_wait_on_the_wire_until_the_test_delivers_them() -> None:
@@ -132,7 +142,7 @@ def test_a_refusal_is_returned_and_written_down() -> None:
     refusal = table.deliver(table.inject("stranger", SERVER, Knock(Stamp())))
     assert isinstance(refusal, RemoteProtocolError)
     assert refusal.reason is AbortReason.UNKNOWN_PARTY
-    assert table.journal.refusals[-1].error is refusal
+    assert table.trace.refusals[-1].error is refusal
     assert table.liars == {"stranger"}
 
 
@@ -145,13 +155,13 @@ def test_work_waits_for_the_test_unless_it_runs_inline() -> None:
     assert all(isinstance(job.request, TrainingRequested) for job in table.jobs)
     table.fail_job(table.jobs[0], LocalProtocolError("out of memory"))
     table.run()
-    assert table.journal.commits[0][1].members == ALL[1:]
+    assert table.trace.commits[0][1].members == ALL[1:]
 
 
 def test_a_restarted_party_has_its_committed_rounds_and_its_spent_ones() -> None:
     table = Table.build("ampc", rounds=3)
     table.start()
-    while not any(name == "p1" for name, _ in table.journal.commits):
+    while not any(name == "p1" for name, _ in table.trace.commits):
         table.deliver(table.wire[0])
     before = table.machines[PartyId("p1")]
     table.crash("p1")
@@ -168,14 +178,14 @@ def test_a_restarted_party_has_its_committed_rounds_and_its_spent_ones() -> None
 def test_a_restarted_server_goes_on_after_the_last_committed_round() -> None:
     table = Table.build("masked", rounds=3)
     table.start()
-    while not any(name == SERVER for name, _ in table.journal.commits):
+    while not any(name == SERVER for name, _ in table.trace.commits):
         table.deliver(table.wire[0])
     table.crash(SERVER)
     table.restart(SERVER)
     assert table.server.rounds_done == 1
     table.run()
     check_invariants(table)
-    assert [one.round for name, one in table.journal.commits if name == SERVER] == [0, 1, 2]
+    assert [one.round for name, one in table.trace.commits if name == SERVER] == [0, 1, 2]
 
 
 def test_participants_give_up_on_a_server_that_never_comes_back() -> None:
@@ -184,7 +194,7 @@ def test_participants_give_up_on_a_server_that_never_comes_back() -> None:
     table.crash(SERVER)
     table.run()
     check_invariants(table)
-    endings = table.journal.endings
+    endings = table.trace.endings
     assert {endings[name].reason for name in table.participants} == {AbortReason.TIMED_OUT}
 
 
@@ -213,11 +223,11 @@ def test_bad_seats_are_refused_with_the_numbers() -> None:
 
 def spoiled(table: Table, **changes: object) -> None:
     """Change the last result that shows a sum."""
-    entries = table.journal.entries
+    entries = table.trace.entries
     index = max(i for i, entry in enumerate(entries) if getattr(entry.event, "total", None) is not None)
     event = entries[index].event
     assert isinstance(event, RoundCommitted)
-    entries[index] = Entry(entries[index].time, entries[index].party, replace(event, **changes))
+    entries[index] = replace(entries[index], event=replace(event, **changes))
 
 
 def violated(table: Table) -> str:
@@ -227,7 +237,7 @@ def violated(table: Table) -> str:
 
 
 def last_total(table: Table) -> np.ndarray:
-    return next(one.total.copy() for _, one in reversed(table.journal.commits) if one.total is not None)
+    return next(one.total.copy() for _, one in reversed(table.trace.commits) if one.total is not None)
 
 
 def test_a_sum_that_is_one_off_violates_i1() -> None:
@@ -240,7 +250,7 @@ def test_a_sum_that_is_one_off_violates_i1() -> None:
 
 def test_a_model_that_is_not_the_mean_violates_i1() -> None:
     table = finished()
-    model = next(one.model for _, one in table.journal.commits if one.model is not None)
+    model = next(one.model for _, one in table.trace.commits if one.model is not None)
     spoiled(table, model=model + np.float32(1e-3))
     assert violated(table) == "I1"
 
@@ -269,11 +279,20 @@ def test_different_models_of_one_round_violate_i3() -> None:
 def test_both_kinds_of_share_of_one_party_violate_i4(other_round: bool) -> None:
     """In one round; in another round they are shares of other secrets."""
     table = finished()
-    flight = next(one for one in table.journal.sent if isinstance(one.message, ReleasedShares))
+    flight = next(one for one in table.trace.sent if isinstance(one.message, ReleasedShares))
     message = flight.message
     stamp = replace(message.stamp, round=7) if other_round else message.stamp
+    decided = next(
+        one
+        for one in table.trace.entries
+        if one.party == flight.sender
+        and isinstance(one.event, DecisionMade)
+        and "spent_round" in one.event.record
+    )
+    again = DecisionMade({**decided.event.record, "spent_round": stamp.round})
+    table.trace.entries.append(replace(decided, event=again))
     swapped = ReleasedShares(stamp, {}, message.self_masks)
-    table.journal.sent.append(replace(flight, message=swapped))
+    table.trace.sent.append(replace(flight, message=swapped))
     if other_round:
         check_invariants(table)
     else:
@@ -282,45 +301,105 @@ def test_both_kinds_of_share_of_one_party_violate_i4(other_round: bool) -> None:
 
 def test_shares_in_two_attempts_of_a_round_violate_i4_unless_for_one_list() -> None:
     table = finished()
-    flight = next(one for one in table.journal.sent if isinstance(one.message, ReleasedShares))
+    flight = next(one for one in table.trace.sent if isinstance(one.message, ReleasedShares))
     stamp = flight.message.stamp
     again = replace(flight.message, stamp=replace(stamp, attempt=1))
-    table.journal.sent.append(replace(flight, message=again))
+    table.trace.sent.append(replace(flight, message=again))
     assert violated(table) == "I4"
     listed = next(
         one
-        for one in table.journal.sent
+        for one in table.trace.sent
         if isinstance(one.message, SurvivorList)
         and (one.receiver, one.message.stamp) == (flight.sender, stamp)
     )
-    table.journal.sent.append(replace(listed, message=replace(listed.message, stamp=again.stamp)))
+    table.trace.sent.append(replace(listed, message=replace(listed.message, stamp=again.stamp)))
     check_invariants(table)
 
 
 def test_a_mask_key_in_two_attempts_violates_i5() -> None:
     table = finished()
-    use = table.journal.key_uses[0]
-    table.journal.key_uses.append(KeyUse(use.party, replace(use.stamp, attempt=1), 10**6, use.key))
+    use = table.trace.key_uses[0]
+    table.trace.key_uses.append(KeyUse(use.party, replace(use.stamp, attempt=1), 10**6, use.key))
     assert violated(table) == "I5"
 
 
 def test_a_mask_key_twice_in_one_vector_violates_i5() -> None:
     table = finished()
-    table.journal.key_uses.append(table.journal.key_uses[0])
+    table.trace.key_uses.append(table.trace.key_uses[0])
     assert violated(table) == "I5"
 
 
 def test_two_uploads_in_one_attempt_violate_i5() -> None:
     table = finished()
-    first, second = [one for one in table.journal.sent if isinstance(one.message, MaskedInput)][:2]
-    table.journal.sent.append(replace(first, message=second.message))
+    first, second = [one for one in table.trace.sent if isinstance(one.message, MaskedInput)][:2]
+    table.trace.sent.append(replace(first, message=second.message))
     assert violated(table) == "I5"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind", "decision", "name"),
+    [
+        ("masked", ReleasedShares, "spent_round", "I4"),
+        ("masked", MaskedInput, "given_round", "I5"),
+        ("ampc", MaskedInput, "given_round", "I5"),
+        ("bilateral", MaskedInput, "given_round", "I5"),
+    ],
+)
+def test_a_machine_that_sends_before_its_decision_is_durable_is_caught(
+    scheme: str, kind: type, decision: str, name: str
+) -> None:
+    """The same events in the other order, from a machine that swaps them."""
+    table = Table.build(scheme, inline=True)
+    for machine in table.machines.values():
+        _swap_decisions_and_sends(machine, kind, decision)
+    table.start()
+    with pytest.raises(InvariantViolated) as caught:
+        for _ in range(1000):
+            table.deliver(table.wire[0])
+            check_invariants(table)
+    assert caught.value.name == name
+
+
+def _swap_decisions_and_sends(machine: object, kind: type, decision: str) -> None:
+    """Let one decision come right after the message that must follow it, wherever both are in one answer."""
+
+    def swapped(events: list) -> list:
+        decided = [e for e in events if isinstance(e, DecisionMade) and decision in e.record]
+        if decided and any(isinstance(e, Send) and isinstance(e.message, kind) for e in events):
+            return [*(e for e in events if e not in decided), *decided]
+        return [_with_results(e, swapped) if isinstance(e, WorkRequested) else e for e in events]
+
+    receive = machine.receive
+    machine.receive = lambda sender, message, now: swapped(receive(sender, message, now))
+
+
+def _with_results(request: WorkRequested, change: Callable[[list], list]) -> WorkRequested:
+    return replace(request, then=lambda result, now: change(request.then(result, now)))
+
+
+def test_a_message_may_be_replaced_or_withheld_as_it_is_sent() -> None:
+    """What travels is what the hook returns; whoever's message was changed counts as a liar."""
+    table = Table.build("plain", tamper=lambda flight: None if flight.sender == "p1" else flight.message)
+    table.start()
+    table.run()
+    assert all(flight.sender != "p1" for flight in table.wire)
+    assert "p1" in {flight.sender for flight in table.trace.sent}
+    assert table.liars == {"p1"}
+    assert {one.members for _, one in table.trace.commits} == {("p0", "p2", "p3")}
+
+
+def test_a_table_tells_an_observer_what_a_process_tells_it() -> None:
+    """The monitor of simulations hears the run live, and has nothing to say about it."""
+    table = Table.build("masked", observer=InvariantMonitor())
+    table.start()
+    table.run()
+    assert table.server.rounds_done == 2
 
 
 def test_a_round_committed_again_violates_i6() -> None:
     table = finished()
-    entry = next(one for one in table.journal.entries if isinstance(one.event, RoundCommitted))
-    table.journal.entries.append(entry)
+    entry = next(one for one in table.trace.entries if isinstance(one.event, RoundCommitted))
+    table.trace.entries.append(entry)
     assert violated(table) == "I6"
 
 
