@@ -1,15 +1,18 @@
-"""The two interfaces of the transport: a link that may lose datagrams, and a transport that does not.
+"""The interfaces of the transport: a link that may lose datagrams, and a transport that does not.
 
 A `Link` carries single datagrams, at most once or several times, in any order: an MQTT connection or a
 table in memory. A `Transport` carries whole messages of any size, exactly once and in order per sender, or
 raises a typed error. `veilsum.transport.reliable` builds the second from the first. Payloads are opaque
 bytes, and the name of a sender is a hint until the caller's own sealing has confirmed it.
+
+A role process is given a `TransportFactory`: from a `ConnectionRequest` it makes a `RoleTransport`, over which
+parties also tell everybody how they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeAlias
 
 Address: TypeAlias = str
@@ -86,3 +89,33 @@ class Transport(Protocol):
 
     async def receive(self) -> Received:
         """Wait for the next whole message."""
+
+
+class RoleTransport(Transport, Protocol):
+    """A transport of a role process; statuses may be lost, and who sent one is a hint."""
+
+    async def publish_status(self, status: bytes) -> None:
+        """Tell everybody who listens how we are; at most once, kept by nobody."""
+
+    def statuses(self) -> AsyncIterator[Datagram]:
+        """What parties tell about themselves, from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRequest:
+    """Who wants to be connected, and what makes its datagrams unreadable for everybody else.
+
+    `life` is a fresh nonce of this start of the party; `on_gone` is told when the link believes that a party has gone.
+    """
+
+    federation: str
+    address: Address
+    life: bytes
+    seal_chunk: SealChunk = field(repr=False)
+    open_chunk: OpenChunk = field(repr=False)
+    on_gone: Callable[[Address], None] = field(repr=False)
+    connect_within_s: float
+
+
+TransportFactory: TypeAlias = Callable[[ConnectionRequest], RoleTransport]
+"""Makes the transport of one start of a party; the role process enters and leaves it."""

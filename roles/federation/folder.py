@@ -1,4 +1,4 @@
-"""A federation's folder: where its files lie, and how a process takes its place in it.
+"""A federation's folder: where its files lie, and how a process enters it.
 
     FOLDER/federation.toml     the settings                       every machine
     FOLDER/roster.json         who takes part, signed             every machine
@@ -16,22 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.broker.logins import read_password
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.federation.pins import accept_roster
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, RosterRefused, SignedRoster, read_roster
-from veilsum.transport.mqtt.broker_address import BrokerAddress, Tls
-
-if TYPE_CHECKING:
-    from veilsum.transport.mqtt.broker_address import MqttVersion
 
 KEYS_FOLDER = "keys"
 BROKER_FOLDER = "broker"
@@ -52,7 +47,7 @@ class LoadedFederation:
 
     @property
     def federation_id(self) -> str:
-        """What `Topics` and `MqttTransport` are given as the federation."""
+        """What keeps this federation apart from others on one transport."""
         return self.signed.federation_id
 
     def key_folder(self, name: str) -> Path:
@@ -64,20 +59,6 @@ class LoadedFederation:
         if override is not None:
             return Path(override)
         return None if self.config.data is None else self.folder / self.config.data
-
-    def broker_address(self, name: str, key_folder: Path) -> BrokerAddress:
-        """How the party called `name` reaches the broker, with the password in its key folder."""
-        config = self.config
-        ca = None if config.broker_ca is None else self.folder / config.broker_ca
-        version: MqttVersion = config.mqtt_version  # type: ignore[assignment]  # the configuration has checked it
-        return BrokerAddress(
-            config.broker_host,
-            config.broker_port,
-            username=name,
-            password=read_password(key_folder),
-            tls=Tls(ca) if config.broker_tls else None,
-            version=version,
-        )
 
 
 def load_federation(path: Path | str) -> LoadedFederation:

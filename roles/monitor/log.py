@@ -105,12 +105,12 @@ class RoleLog:
 
 
 class _Bridge(logging.Handler):
-    def __init__(self, journal: RoleLog) -> None:
+    def __init__(self, log: RoleLog) -> None:
         super().__init__()
-        self._journal = journal
+        self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._journal.say("warning", text=record.getMessage())
+        self._log.say("warning", text=record.getMessage())
 
 
 def _text(value: object) -> str:

@@ -15,14 +15,10 @@ from typing import Any
 
 from veilsum.protocol.errors import ProtocolError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.broker.files import OBSERVER
+from veilsum.roles.broker.connect import observers_link
 from veilsum.roles.cli.output import Table
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.monitor.status import Status, open_status
-from veilsum.transport.mqtt.link import MqttLink
-from veilsum.transport.mqtt.topics import Topics
-
-CONNECT_WITHIN_S = 10.0
 
 
 @dataclass
@@ -40,12 +36,8 @@ class Board:
 
 async def listen(loaded: LoadedFederation, key_folder: Path | None, seconds: float) -> Board:
     """Collect statuses for so many seconds."""
-    folder = key_folder or loaded.key_folder(OBSERVER)
     board = Board()
-    link = MqttLink(
-        loaded.broker_address(OBSERVER, folder), Topics(loaded.federation_id), OBSERVER, CONNECT_WITHIN_S
-    )
-    async with link:
+    async with observers_link(loaded, key_folder) as link:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 async for datagram in link.statuses():

@@ -1,4 +1,4 @@
-"""A process's place in its federation: whose keys it has, what it trains on, and the model it starts from."""
+"""A process's context in its federation: whose keys it has, what it trains on, and the model it starts from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RoleOptions:
 
 @dataclass(frozen=True)
 class RoleContext:
-    """A process's place in its federation, before it has a model."""
+    """Who a process is in its federation, before it has a model."""
 
     loaded: LoadedFederation
     identity: Identity
@@ -57,7 +57,7 @@ class RoleContext:
         return self.identity.name
 
 
-def take_place(role: Role, options: RoleOptions) -> RoleContext:
+def enter_role(role: Role, options: RoleOptions) -> RoleContext:
     """Check settings, roster, keys and that this command is the one for them."""
     folder = options.federation if options.federation.is_dir() else options.federation.parent
     key_folder = options.key or folder / KEYS_FOLDER / options.name
@@ -79,9 +79,9 @@ def state_folder(folder: Path, name: str) -> Path:
     return folder / STATE_FOLDER / name
 
 
-def find_equipment(place: RoleContext, learner: Learner | None) -> object | None:
+def find_equipment(context: RoleContext, learner: Learner | None) -> object | None:
     """What the machine of a perturbing scheme is given: a client its learner; a server traces the model, with torch."""
-    config = place.loaded.config
+    config = context.loaded.config
     if not config.perturbs:
         return None
     if learner is not None:
@@ -90,20 +90,20 @@ def find_equipment(place: RoleContext, learner: Learner | None) -> object | None
     from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
     from veilsum.roles.learning.task import load_task
 
-    task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
+    task = load_task(config.task, config.task_options(context.loaded.data_folder(context.options.data)))
     return TaskServerPerturbation(trace_task(config, task), config.training_options())
 
 
-def find_optimizer(place: RoleContext) -> StepOptimizer | None:
+def find_optimizer(context: RoleContext) -> StepOptimizer | None:
     """What takes the server's step on the mean; loads torch where there is one."""
-    config = place.loaded.config
+    config = context.loaded.config
     training = config.training_options()
-    if place.name != SERVER or not training.steps_with_optimizer:
+    if context.name != SERVER or not training.steps_with_optimizer:
         return None
     from veilsum.roles.learning.factory import make_server_optimizer
     from veilsum.roles.learning.task import load_task
 
-    task = load_task(config.task, config.task_options(place.loaded.data_folder(place.options.data)))
+    task = load_task(config.task, config.task_options(context.loaded.data_folder(context.options.data)))
     return make_server_optimizer(task, training)
 
 
@@ -113,13 +113,13 @@ def equipment_notes(equipment: object | None) -> Iterator[str]:
     return iter(()) if warn is None else warn()
 
 
-def make_party_learner(place: RoleContext, state: Path) -> Learner:
+def make_party_learner(context: RoleContext, state: Path) -> Learner:
     """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
     from veilsum.roles.learning.factory import make_learner
     from veilsum.roles.learning.task import load_task
 
-    config, options = place.loaded.config, place.options
-    task = load_task(config.task, config.task_options(place.loaded.data_folder(options.data)))
+    config, options = context.loaded.config, context.options
+    task = load_task(config.task, config.task_options(context.loaded.data_folder(options.data)))
     noise = None
     if config.perturbs:
         from veilsum.roles.learning.perturbation.client import trace_task
@@ -127,10 +127,10 @@ def make_party_learner(place: RoleContext, state: Path) -> Learner:
         noise = trace_task(config, task)
     learner = make_learner(
         task,
-        config.index_of(place.name),
+        config.index_of(context.name),
         len(config.parties),
         config.split,
-        config.training_options(place.name, options.device),
+        config.training_options(context.name, options.device),
         config.seed,
         defence=config.defence,
         entropy=require_real_entropy(system_entropy),
@@ -143,22 +143,22 @@ def make_party_learner(place: RoleContext, state: Path) -> Learner:
     return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh)
 
 
-def defence_notes(place: RoleContext, learner: Learner | None) -> Iterator[str]:
+def defence_notes(context: RoleContext, learner: Learner | None) -> Iterator[str]:
     """What the defence leaves open, and what it gives this party in figures."""
     from veilsum.roles.learning.defences.keeping import KeepingLearner
     from veilsum.roles.learning.defences.parse import parse_defence
 
-    config = place.loaded.config
+    config = context.loaded.config
     if isinstance(learner, KeepingLearner):
         yield from parse_defence(config.defence).warnings(config)
         yield from learner.notes(config.rounds)
 
 
-def find_first_model(place: RoleContext, learner: Learner | None) -> Model:
+def find_first_model(context: RoleContext, learner: Learner | None) -> Model:
     """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
     from veilsum.roles.learning.models.files import load_model
 
-    options = place.options
+    options = context.options
     made = learner.initial_model() if learner is not None else None
     if options.init is not None:
         given = load_model(options.init)
@@ -167,13 +167,13 @@ def find_first_model(place: RoleContext, learner: Learner | None) -> Model:
         return given
     if made is not None:
         return made
-    return ask_for_task(place).model
+    return ask_for_task(context).model
 
 
-def ask_for_task(place: RoleContext) -> Beginning:
+def ask_for_task(context: RoleContext) -> Beginning:
     """What a server needs to know about the task, from a process that may load torch."""
     from veilsum.roles.learning.first_model import ask_for_beginning
 
-    options, loaded = place.options, place.loaded
+    options, loaded = context.options, context.loaded
     file = loaded.folder / FILE_NAME if options.federation.is_dir() else options.federation
     return ask_for_beginning(loaded.config, file, loaded.data_folder(options.data))

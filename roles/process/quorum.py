@@ -25,7 +25,7 @@ from veilsum.transport.base import Datagram, Received
 
 
 class Surroundings(Protocol):
-    """What is heard of the others before a session; `MqttTransport` is one."""
+    """What is heard of the others before a session; every `RoleTransport` is one."""
 
     def statuses(self) -> AsyncIterator[Datagram]: ...
     async def receive(self) -> Received: ...
@@ -38,12 +38,12 @@ class Quorum:
     roster: Roster
     federation_id: str
     at_least: int
-    journal: RoleLog
+    log: RoleLog
     present: set[str] = field(default_factory=set)
 
     async def wait(self, surroundings: Surroundings, within_s: float) -> None:
         """Return when enough parties are there or the time is up; raise what the transport raises."""
-        self.journal.say("waiting", needed=self.at_least, at_most_s=within_s)
+        self.log.say("waiting", needed=self.at_least, at_most_s=within_s)
         listening = asyncio.create_task(self._listen(surroundings))
         discarding = asyncio.create_task(_discard_messages(surroundings))
         tasks = (listening, discarding)
@@ -57,7 +57,7 @@ class Quorum:
             task.result()
         if not done:
             text = f"only {len(self.present)} of at least {self.at_least} parties came"
-            self.journal.say("warning", text=text)
+            self.log.say("warning", text=text)
 
     async def _listen(self, surroundings: Surroundings) -> None:
         async for datagram in surroundings.statuses():
@@ -72,7 +72,7 @@ class Quorum:
             return
         if party in self.roster.participants and party not in self.present:
             self.present.add(party)
-            self.journal.say("arrived", who=party, present=len(self.present), needed=self.at_least)
+            self.log.say("arrived", who=party, present=len(self.present), needed=self.at_least)
 
 
 async def _discard_messages(surroundings: Surroundings) -> None:

@@ -24,6 +24,7 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
+from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
@@ -34,13 +35,13 @@ from veilsum.roles.process.context import (
     RoleContext,
     RoleOptions,
     defence_notes,
+    enter_role,
     equipment_notes,
     find_equipment,
     find_first_model,
     find_optimizer,
     make_party_learner,
     state_folder,
-    take_place,
 )
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
@@ -52,9 +53,9 @@ from veilsum.roles.process.pump import Ended
 from veilsum.roles.process.quorum import Quorum
 from veilsum.roles.process.server_step import StepOptimizer
 from veilsum.roles.views.recording import ViewRecording, begin_recording
+from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.errors import TransportError
 from veilsum.transport.framing.datagrams import LIFE_BYTES
-from veilsum.transport.mqtt.transport import MqttTransport
 
 EXIT_FINISHED = 0
 EXIT_FAILED = 1
@@ -69,26 +70,31 @@ class Stopped(Exception):
     """The process was told to stop."""
 
 
-def run_role(role: Role, options: RoleOptions) -> int:
-    """Take part until the run ends; returns the exit code."""
-    place = take_place(role, options)
-    journal = RoleLog(place.name, options.log_format)
-    journal.take_over_logging()
+def run_role(role: Role, options: RoleOptions, open_transport: TransportFactory | None = None) -> int:
+    """Take part until the run ends; returns the exit code.
+
+    Messages travel over what `open_transport` makes, by default over the federation's broker.
+    """
+    context = enter_role(role, options)
+    if open_transport is None:
+        open_transport = transport_over_broker(context.loaded, context.key_folder)
+    log = RoleLog(context.name, options.log_format)
+    log.take_over_logging()
     state = StateFolder(
-        options.state or state_folder(place.loaded.folder, place.name),
-        place.name,
-        place.loaded.config.agreed_digest,
+        options.state or state_folder(context.loaded.folder, context.name),
+        context.name,
+        context.loaded.config.agreed_digest,
     )
     state.acquire()
     try:
-        return _run(place, state, journal)
+        return _run(context, state, log, open_transport)
     finally:
         state.release()
 
 
-def _run(place: RoleContext, state: StateFolder, journal: RoleLog) -> int:
-    options = place.options
-    learner = None if place.name == SERVER else make_party_learner(place, state.folder)
+def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport: TransportFactory) -> int:
+    options = context.options
+    learner = None if context.name == SERVER else make_party_learner(context, state.folder)
     saved = None
     if state.exists() and not options.fresh:
         if not options.resume:
@@ -105,28 +111,38 @@ def _run(place: RoleContext, state: StateFolder, journal: RoleLog) -> int:
             else []
         )
         for text in (*saved.passed_over, *unused):
-            journal.say("warning", text=text)
-    durable = saved.durable if saved is not None else PersistentState(0, None)
-    first = durable.model if durable.model is not None else find_first_model(place, learner)
-    rules = Rules.of(place.loaded.config, place.loaded.roster, len(first))
-    if rules.holds_model(place.name):
-        durable.model = first
-    durable.life = state.next_life
+            log.say("warning", text=text)
+    persistent = saved.durable if saved is not None else PersistentState(0, None)
+    first = persistent.model if persistent.model is not None else find_first_model(context, learner)
+    rules = Rules.of(context.loaded.config, context.loaded.roster, len(first))
+    if rules.holds_model(context.name):
+        persistent.model = first
+    persistent.life = state.next_life
     seen = saved.seen if saved is not None else {}
-    state.save(durable, seen)
-    post = EnvelopeCodec(place.identity, rules.roster, rules.parameters.config_hash, durable.life, seen)
-    equipment = find_equipment(place, learner)
+    state.save(persistent, seen)
+    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, persistent.life, seen)
+    equipment = find_equipment(context, learner)
     warnings = (
         *rules.scheme.warnings(rules.parameters),
         *equipment_notes(equipment),
-        *defence_notes(place, learner),
+        *defence_notes(context, learner),
     )
     for text in warnings:
-        journal.say("warning", text=text)
-    optimizer = find_optimizer(place)
-    recording = begin_recording(place, rules, learner, first if durable.rounds_done == 0 else None, journal)
+        log.say("warning", text=text)
+    optimizer = find_optimizer(context)
+    recording = begin_recording(context, rules, learner, first if persistent.rounds_done == 0 else None, log)
     process = RoleProcess(
-        place, rules, durable, state, post, learner, journal, equipment, optimizer, recording
+        context=context,
+        rules=rules,
+        persistent=persistent,
+        state=state,
+        codec=codec,
+        learner=learner,
+        log=log,
+        open_transport=open_transport,
+        equipment=equipment,
+        optimizer=optimizer,
+        recording=recording,
     )
     return process.run()
 
@@ -135,13 +151,14 @@ def _run(place: RoleContext, state: StateFolder, journal: RoleLog) -> int:
 class RoleProcess:
     """Everything one process runs on."""
 
-    place: RoleContext
+    context: RoleContext
     rules: Rules
-    durable: PersistentState
+    persistent: PersistentState
     state: StateFolder
-    post: EnvelopeCodec
+    codec: EnvelopeCodec
     learner: Learner | None
-    journal: RoleLog
+    log: RoleLog
+    open_transport: TransportFactory
     equipment: object | None
     optimizer: StepOptimizer | None
     recording: ViewRecording | None = None
@@ -154,7 +171,7 @@ class RoleProcess:
             ended = asyncio.run(self._take_part(work, disk))
             code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
         except Stopped:
-            self.journal.say("stopped", rounds_done=self.durable.rounds_done)
+            self.log.say("stopped", rounds_done=self.persistent.rounds_done)
             code = EXIT_STOPPED
         except (TransportError, LocalProtocolError) as error:
             self._tell_failure(error)
@@ -170,56 +187,54 @@ class RoleProcess:
         return code
 
     def _tell_failure(self, error: Exception) -> None:
-        self.journal.say(
-            "run_failed", reason=type(error).__name__, culprit=self.place.name, detail=str(error)
-        )
+        self.log.say("run_failed", reason=type(error).__name__, culprit=self.context.name, detail=str(error))
 
     async def _take_part(self, work: Executor, disk: Executor) -> Ended:
         with _stopping_on_signals():
             transport = self._transport()
-            self.journal.say(
+            self.log.say(
                 "started",
-                round=self.durable.rounds_done,
+                round=self.persistent.rounds_done,
                 rounds=self.rules.config.rounds,
-                life=self.durable.life,
+                life=self.persistent.life,
             )
             async with transport:
                 return await self._drive(transport, work, disk)
 
-    def _transport(self) -> MqttTransport:
-        place, random = self.place, require_real_entropy(system_entropy)
+    def _transport(self) -> RoleTransport:
+        context, random = self.context, require_real_entropy(system_entropy)
         life = random(LIFE_BYTES)
-        federation = place.loaded.federation_id
-        channels = Channels(place.identity, self.rules.roster, federation, life, random)
-        return MqttTransport(
-            place.loaded.broker_address(place.name, place.key_folder),
-            federation,
-            place.name,
-            channels.seal_chunk,
-            channels.open_chunk,
+        federation = context.loaded.federation_id
+        channels = Channels(context.identity, self.rules.roster, federation, life, random)
+        request = ConnectionRequest(
+            federation=federation,
+            address=context.name,
             life=life,
-            on_gone=lambda address: self.journal.say("seems_gone", who=address),
+            seal_chunk=channels.seal_chunk,
+            open_chunk=channels.open_chunk,
+            on_gone=lambda address: self.log.say("seems_gone", who=address),
             connect_within_s=self.rules.config.timing.patience_s,
         )
+        return self.open_transport(request)
 
-    async def _drive(self, transport: MqttTransport, work: Executor, disk: Executor) -> Ended:
+    async def _drive(self, transport: RoleTransport, work: Executor, disk: Executor) -> Ended:
         timing = self.rules.config.timing
         random = require_real_entropy(system_entropy)
         machine = self.rules.machine(
-            self.place.identity, self.durable, random, self.equipment, self.optimizer
+            self.context.identity, self.persistent, random, self.equipment, self.optimizer
         )
         if self.recording is not None:
-            self.recording.hear_secrets(self.place.name, self.equipment)
+            self.recording.hear_secrets(self.context.name, self.equipment)
         driver = Driver(
-            party=self.place.name,
+            party=self.context.name,
             machine=machine,
-            post=self.post,
+            post=self.codec,
             transport=transport,
-            durable=self.durable,
+            durable=self.persistent,
             keeper=self.state,
             executor=work,
             disk=disk,
-            journal=self.journal,
+            journal=self.log,
             learner=self.learner,
             observer=self.recording or RunObserver(),
             send_within_s=2 * timing.phase_s,
@@ -227,32 +242,32 @@ class RoleProcess:
         )
         telling = asyncio.create_task(self._tell_status(transport, driver))
         try:
-            if self.place.name == SERVER:
-                gathering = Quorum(
+            if self.context.name == SERVER:
+                quorum = Quorum(
                     self.rules.roster,
-                    self.place.loaded.federation_id,
+                    self.context.loaded.federation_id,
                     self.rules.parameters.min_parties,
-                    self.journal,
+                    self.log,
                 )
-                await gathering.wait(transport, timing.patience_s)
+                await quorum.wait(transport, timing.patience_s)
             return await driver.run()
         finally:
             telling.cancel()
             await asyncio.wait([telling])
 
-    async def _tell_status(self, transport: MqttTransport, driver: Driver) -> None:
-        identity, number = self.place.identity, 0
+    async def _tell_status(self, transport: RoleTransport, driver: Driver) -> None:
+        identity, number = self.context.identity, 0
         while True:
             number += 1
             tally = driver.tally
             status = Status(
                 party=identity.name,
                 role=identity.role.value,
-                life=self.durable.life,
+                life=self.persistent.life,
                 number=number,
-                round=self.durable.rounds_done,
+                round=self.persistent.rounds_done,
                 rounds=self.rules.config.rounds,
-                attempt=max(0, self.durable.attempt - 1),
+                attempt=max(0, self.persistent.attempt - 1),
                 phase="training" if tally.training else driver.machine.phase.value,
                 sent_bytes=tally.sent_bytes,
                 received_bytes=tally.received_bytes,
@@ -262,9 +277,11 @@ class RoleProcess:
                 ],
             )
             try:
-                await transport.publish_status(sign_status(identity, self.place.loaded.federation_id, status))
+                await transport.publish_status(
+                    sign_status(identity, self.context.loaded.federation_id, status)
+                )
             except TransportError as error:
-                self.journal.say("status_not_told", text=str(error))
+                self.log.say("status_not_told", text=str(error))
             await asyncio.sleep(EVERY_S)
 
 

@@ -247,12 +247,12 @@ class Endpoint:
             self._owe_ack(sender, header.head, None if urgent else now + self.limits.ack_delay_s)
 
     def _receive_ack(self, sender: Address, head: Head, body: Buffer, now: float) -> None:
-        holdings = ReceiverState.parse(body)
+        state = ReceiverState.parse(body)
         outgoing = self._outgoing.get(sender)
-        if holdings is None or outgoing is None:
-            self.counters.malformed += holdings is None
+        if state is None or outgoing is None:
+            self.counters.malformed += state is None
             return
-        for number, error in outgoing.receive_ack(head, holdings, now):
+        for number, error in outgoing.receive_ack(head, state, now):
             outcome = Acknowledged(sender, number) if error is None else Failed(sender, number, error)
             self._outcomes.append(outcome)
         self._touch(outgoing)
@@ -293,7 +293,7 @@ class Endpoint:
         if incoming is None or incoming.life != life:
             incoming = Incoming(self.limits)
         head = Head(self._life, life, self._invitations, answered)
-        return self._pack(sender, Ack(head), incoming.holdings().pack())
+        return self._pack(sender, Ack(head), incoming.state().pack())
 
     def _pack(self, receiver: Address, header: Header, body: Buffer) -> bytes:
         self.counters.sent += 1

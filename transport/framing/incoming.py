@@ -83,7 +83,7 @@ class Incoming:
     def held_bytes(self) -> int:
         return self._partial_bytes + self._unread_bytes
 
-    def holdings(self) -> ReceiverState:
+    def state(self) -> ReceiverState:
         """What to acknowledge now; whoever is told of too little room is to be told when there is more."""
         self._unacknowledged_bytes = 0
         room = max(0, 2 * self._share - self.held_bytes - MESSAGE_OVERHEAD)

@@ -229,7 +229,7 @@ class Outgoing:
     # What comes back.
 
     def receive_ack(
-        self, head: Head, holdings: ReceiverState, now: float
+        self, head: Head, state: ReceiverState, now: float
     ) -> list[tuple[int, TransportError | None]]:
         """Learn what the receiver has; returns every message that is thereby delivered (None) or hopeless."""
         if head.to_life != self._own_life or not self._accept_news(head):
@@ -237,24 +237,24 @@ class Outgoing:
         if head.stamp in self._sent_at:
             self._round_trip.sample(now - self._sent_at[head.stamp])
             self._sent_at = {stamp: at for stamp, at in self._sent_at.items() if stamp > head.stamp}
-        self._room = holdings.room
+        self._room = state.room
         self._in_doubt = False
-        progress = self._note_arrivals(holdings)
+        progress = self._note_arrivals(state)
         self._note_losses(head.stamp)
         if progress:
             self._anything_arrived = True
             self._round_trip.backoff = 0
             self._allowance = min(self._allowance + progress, self._limits.window_bytes)
         self._timer = now + self._round_trip.timeout() if self._flights else None
-        return self._settle(holdings)
+        return self._settle(state)
 
-    def _settle(self, holdings: ReceiverState) -> list[tuple[int, TransportError | None]]:
+    def _settle(self, state: ReceiverState) -> list[tuple[int, TransportError | None]]:
         settled: list[tuple[int, TransportError | None]] = []
         for message in list(self._unfinished()):
-            if message.id < holdings.delivered_below:
+            if message.id < state.delivered_below:
                 settled.append((message.id, None))
-            elif message.total > holdings.max_message:
-                limit = TooLarge(self.receiver, message.total, holdings.max_message, "the receiver's limit")
+            elif message.total > state.max_message:
+                limit = TooLarge(self.receiver, message.total, state.max_message, "the receiver's limit")
                 settled.append((message.id, limit))
             else:
                 continue
@@ -283,11 +283,11 @@ class Outgoing:
         for message in self._open.values():
             message.arrived = message.flying = 0
 
-    def _note_arrivals(self, holdings: ReceiverState) -> int:
+    def _note_arrivals(self, state: ReceiverState) -> int:
         progress = 0
         for message in self._open.values():
-            message.arrived = holdings.bitmaps.get(message.id, 0) & ((1 << message.count) - 1)
-            if message.id < holdings.delivered_below:
+            message.arrived = state.bitmaps.get(message.id, 0) & ((1 << message.count) - 1)
+            if message.id < state.delivered_below:
                 message.arrived = (1 << message.count) - 1
             landed = message.arrived & message.flying
             while landed:

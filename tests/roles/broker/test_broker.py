@@ -21,6 +21,7 @@ import pytest
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.broker.connect import broker_address
 from veilsum.roles.broker.embedded import covers, parse_access_list
 from veilsum.roles.broker.files import access_list, is_local, mosquitto_configuration
 from veilsum.roles.broker.logins import (
@@ -94,7 +95,7 @@ def client(address: BrokerAddress, identifier: str) -> aiomqtt.Client:
 
 
 def member(fed: LoadedFederation, name: str) -> aiomqtt.Client:
-    return client(fed.broker_address(name, fed.key_folder(name)), name)
+    return client(broker_address(fed, name, fed.key_folder(name)), name)
 
 
 async def lets_in(address: BrokerAddress) -> bool:
@@ -106,12 +107,12 @@ async def lets_in(address: BrokerAddress) -> bool:
 
 
 def test_only_members_with_their_own_password_are_let_in(served: LoadedFederation) -> None:
-    alice = served.broker_address("alice", served.key_folder("alice"))
-    bob = served.broker_address("bob", served.key_folder("bob"))
+    alice = broker_address(served, "alice", served.key_folder("alice"))
+    bob = broker_address(served, "bob", served.key_folder("bob"))
 
     async def conversation() -> None:
         for name in ("alice", "bob", "carol", "server", "observer"):
-            assert await lets_in(served.broker_address(name, served.key_folder(name)))
+            assert await lets_in(broker_address(served, name, served.key_folder(name)))
         assert not await lets_in(replace(alice, password=bob.password))
         assert not await lets_in(replace(alice, username="mallory"))
         assert not await lets_in(replace(alice, username=None, password=None))
@@ -164,7 +165,7 @@ def test_each_member_writes_under_its_own_name_and_reads_what_is_meant_for_it(
 async def forge(fed: LoadedFederation, topic: str) -> None:
     """Publish as bob where bob may not; mosquitto may end the connection for that, so it is one of its own."""
     with contextlib.suppress(aiomqtt.MqttError):
-        async with client(fed.broker_address("bob", fed.key_folder("bob")), "bob-the-forger") as forger:
+        async with client(broker_address(fed, "bob", fed.key_folder("bob")), "bob-the-forger") as forger:
             await forger.publish(topic, b"forged", qos=1, timeout=1.0)
 
 
@@ -179,7 +180,7 @@ async def take(receiver: aiomqtt.Client) -> tuple[str, bytes]:
 def test_an_evicted_member_is_shut_out_once_the_broker_reads_its_files_again(
     fed: LoadedFederation, flags: tuple[str, ...]
 ) -> None:
-    bob = fed.broker_address("bob", fed.key_folder("bob"))
+    bob = broker_address(fed, "bob", fed.key_folder("bob"))
     with running(fed, *flags) as (process, _):
         assert asyncio.run(lets_in(bob))
         evict_party(fed.folder, fed.folder / "organiser", "bob")
@@ -191,7 +192,7 @@ def test_an_evicted_member_is_shut_out_once_the_broker_reads_its_files_again(
                     await asyncio.sleep(0.1)
 
         asyncio.run(until_shut_out())
-        assert asyncio.run(lets_in(fed.broker_address("alice", fed.key_folder("alice"))))
+        assert asyncio.run(lets_in(broker_address(fed, "alice", fed.key_folder("alice"))))
 
 
 def test_the_broker_shows_a_certificate_of_the_federations_own_authority(served: LoadedFederation) -> None:
@@ -292,7 +293,7 @@ def test_a_federation_without_tls_has_no_certificates(tmp_path: Path) -> None:
     create_federation(tmp_path / "fed", FederationConfig(scheme="masked", broker_tls=False, broker_port=1883))
     fed = load_federation(tmp_path / "fed")
     assert not list((fed.folder / "broker").glob("*.pem"))
-    assert fed.broker_address("p1", fed.key_folder("p1")).tls is None
+    assert broker_address(fed, "p1", fed.key_folder("p1")).tls is None
     assert "certfile" not in (fed.folder / "broker" / "mosquitto.conf").read_text()
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
+from veilsum.roles.broker.connect import broker_address
 from veilsum.roles.broker.files import read_logins
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
@@ -192,7 +193,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     assert "it is signed by an organiser with fingerprint" in capsys.readouterr().err
     assert cli.main([*pin, loaded.signed.organiser.fingerprint]) == 0
     entered, identity = enter_federation(fed, theirs / "alice")
-    address = entered.broker_address("alice", theirs / "alice")
+    address = broker_address(entered, "alice", theirs / "alice")
     assert (identity.name, address.username, address.port) == ("alice", "alice", 8883)
     assert address.password is not None and address.password not in repr(address)
 

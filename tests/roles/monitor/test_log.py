@@ -1,4 +1,4 @@
-"""The journal: one line per fact, whatever the fact quotes."""
+"""The log: one line per fact, whatever the fact quotes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from veilsum.roles.monitor.log import LOG_FORMATS, RoleLog
 
 def said(log_format: str, text: str) -> str:
     stream = io.StringIO()
-    journal = RoleLog("alice", next(one for one in LOG_FORMATS if one == log_format), stream)
-    journal.say("refused", sender="mallory", text=text)
+    log = RoleLog("alice", next(one for one in LOG_FORMATS if one == log_format), stream)
+    log.say("refused", sender="mallory", text=text)
     return stream.getvalue()
 
 

@@ -59,9 +59,9 @@ class Air:
 
 def gather(air: Air, within_s: float = 10.0) -> tuple[set[str], str]:
     said = io.StringIO()
-    gathering = Quorum(ROSTER, "fed", 2, RoleLog(SERVER, "text", said))
-    asyncio.run(gathering.wait(air, within_s))
-    return gathering.present, said.getvalue()
+    quorum = Quorum(ROSTER, "fed", 2, RoleLog(SERVER, "text", said))
+    asyncio.run(quorum.wait(air, within_s))
+    return quorum.present, said.getvalue()
 
 
 def test_it_ends_when_enough_different_parties_were_heard() -> None:

@@ -6,9 +6,10 @@ import asyncio
 import io
 import json
 import sys
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -22,45 +23,87 @@ from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
 from veilsum.roles.process.checkpoint import StateFolder
-from veilsum.roles.process.context import RoleOptions, take_place
+from veilsum.roles.process.context import RoleOptions, enter_role
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
 from veilsum.transport.errors import TooLarge
-from veilsum.transport.mqtt.transport import MqttTransport
+
+
+class LostStatuses:
+    """A transport that refuses the first status, takes the second, and ends the telling."""
+
+    address = "p1"
+
+    def __init__(self, request: ConnectionRequest | None = None) -> None:
+        self.request = request
+        self.told: list[bytes] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
+
+    async def send(self, receiver: str, payload: Sequence[Buffer], deadline_s: float) -> None:
+        raise AssertionError("nothing is sent here")
+
+    async def receive(self) -> Received:
+        raise AssertionError("nothing is received here")
+
+    async def statuses(self) -> AsyncIterator[Datagram]:
+        raise AssertionError("nobody listens here")
+        yield
+
+    async def publish_status(self, status: bytes) -> None:
+        self.told.append(status)
+        if len(self.told) == 1:
+            raise TooLarge("status", len(status), 1, "the limit of a status")
+        raise asyncio.CancelledError
 
 
 def make_process(folder: Path, said: io.StringIO) -> process.RoleProcess:
-    """The process of p1, ready to run, in a federation of three."""
-    loaded = make_federation(folder, "plain", 3)
-    place = take_place(Role.CLIENT, RoleOptions(folder, "p1"))
-    rules = Rules.of(loaded.config, loaded.roster, 40)
-    config_hash = rules.parameters.config_hash
+    """The process of a client of a federation on disk, up to the point where it would connect."""
+    make_federation(folder, "plain", 2)
+    context = enter_role(Role.CLIENT, RoleOptions(folder, "p1"))
+    config = context.loaded.config
+    rules = Rules.of(config, context.loaded.roster, 40)
     return process.RoleProcess(
-        place,
-        rules,
-        PersistentState(0, None),
-        StateFolder(folder / "state", place.identity.name, config_hash),
-        EnvelopeCodec(place.identity, rules.roster, config_hash, 1, {}),
-        None,
-        RoleLog("p1", "json", said),
-        None,
-        None,
+        context=context,
+        rules=rules,
+        persistent=PersistentState(0, None),
+        state=StateFolder(folder / "state", context.name, config.agreed_digest),
+        codec=EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash),
+        learner=None,
+        log=RoleLog(context.name, "json", said),
+        open_transport=LostStatuses,
+        equipment=None,
+        optimizer=None,
     )
 
 
-def driver_of(role: process.RoleProcess, transport: MqttTransport) -> Driver:
-    machine = role.rules.machine(role.place.identity, role.durable, SeededEntropy(1), None, None)
-    with ThreadPoolExecutor() as idle:
-        return Driver(machine, role.post, transport, role.durable, role.state, idle, idle, role.journal)
+def make_driver(role: process.RoleProcess, transport: LostStatuses) -> Driver:
+    executor = ThreadPoolExecutor(1)
+    return Driver(
+        party=role.context.name,
+        machine=role.rules.machine(role.context.identity, role.persistent, SeededEntropy(1)),
+        post=role.codec,
+        transport=transport,
+        durable=role.persistent,
+        keeper=role.state,
+        executor=executor,
+        disk=executor,
+        journal=role.log,
+    )
 
 
 def test_an_unexpected_error_is_told_and_the_threads_are_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error goes on to the caller, after the journal has it and no executor takes work any more."""
+    """The error goes on to the caller, after the log has it and no executor takes work any more."""
     executors: list[Any] = []
     codes: list[int] = []
 
@@ -81,30 +124,22 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(
 
 
 def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it names a limited number of late parties, however many there are."""
     monkeypatch.setattr(process, "EVERY_S", 0.0)
-    told: list[bytes] = []
+    said, transport = io.StringIO(), LostStatuses()
+    role = make_process(tmp_path / "fed", said)
 
-    async def publish(_: MqttTransport, status: bytes) -> None:
-        told.append(status)
-        if len(told) == 1:
-            raise TooLarge("status", len(status), 1, "the limit of a status")
-        raise asyncio.CancelledError
-
-    async def tell(role: process.RoleProcess) -> None:
-        transport = role._transport()
-        driver = driver_of(role, transport)
+    async def tell() -> None:
+        driver = make_driver(role, transport)
         driver.tally.unacknowledged.update(PartyId(f"p{number}") for number in range(5000))
         await role._tell_status(transport, driver)
 
-    monkeypatch.setattr(MqttTransport, "publish_status", publish)
-    said = io.StringIO()
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(tell(make_process(tmp_path / "fed", said)))
+        asyncio.run(tell())
     assert json.loads(said.getvalue())["fact"] == "status_not_told"
-    late = json.loads(json.loads(told[1])["status"])["late"]
+    late = json.loads(json.loads(transport.told[1])["status"])["late"]
     assert len(late) == MOST_LATE
 
 

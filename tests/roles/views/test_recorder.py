@@ -29,7 +29,7 @@ from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.monitor.log import RoleLog
-from veilsum.roles.process.context import RoleOptions, make_party_learner, take_place
+from veilsum.roles.process.context import RoleOptions, enter_role, make_party_learner
 from veilsum.roles.process.machines import Machine, Rules
 from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.roles.views.file import load_view, save_view
@@ -293,16 +293,16 @@ def test_server_and_client_state_the_same_public_facts_with_and_without_torch(tm
     """Or their views could not be pooled; a defended learner's samples are its party's own data."""
     fed = make_federation(tmp_path / "fed", "plain", 2, task="digits", defence="dp:sigma=0.01", min_parties=2)
     places = {
-        name: take_place(role, RoleOptions(fed.folder, name, record_view=tmp_path / f"{name}.view"))
+        name: enter_role(role, RoleOptions(fed.folder, name, record_view=tmp_path / f"{name}.view"))
         for name, role in (("server", Role.SERVER), ("p1", Role.CLIENT))
     }
     learner = make_party_learner(places["p1"], tmp_path)
     first = learner.initial_model()
     rules = Rules.of(fed.config, fed.roster, len(first))
     views = {}
-    for name, place in places.items():
+    for name, context in places.items():
         own = learner if name == "p1" else None
-        recording = begin_recording(place, rules, own, None, RoleLog(name, "json", io.StringIO()))
+        recording = begin_recording(context, rules, own, None, RoleLog(name, "json", io.StringIO()))
         assert recording is not None
         recording.close()
         views[name] = load_view(recording.path)
@@ -317,10 +317,10 @@ def test_server_and_client_state_the_same_public_facts_with_and_without_torch(tm
 
 def test_without_the_flag_nothing_is_recorded(tmp_path: Path) -> None:
     fed = make_federation(tmp_path / "fed", "masked")
-    place = take_place(Role.SERVER, RoleOptions(fed.folder, "server"))
+    context = enter_role(Role.SERVER, RoleOptions(fed.folder, "server"))
     rules = Rules.of(fed.config, fed.roster, 40)
     journal = RoleLog("server", "json", io.StringIO())
-    assert begin_recording(place, rules, None, None, journal) is None
+    assert begin_recording(context, rules, None, None, journal) is None
 
 
 def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
