@@ -6,6 +6,10 @@
     result = veilsum.simulate(config, drop="1@upload", compare="plain")
     print(result.metrics, result.figures()["model_sha256"])
 
+A task of your own has `Samples` and what `Task` asks for; a scheme of your own is a `Scheme` that you `register`.
+`Table`, `schedules`, `play`, `check_invariants` and `rounds_under_faults` test it (specs/testing.md; the rest of the
+kit is in veilsum.simulations.testing).
+
 Names are loaded when they are first used, so that `import veilsum` costs nothing.
 """
 
@@ -17,19 +21,52 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from veilsum.protocol.schemes import Scheme, register
     from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.roles.learning.task import Samples, Task
     from veilsum.simulations.run.simulate import SimulationResult, simulate
+    from veilsum.simulations.testing import (
+        InvariantViolated,
+        Table,
+        check_invariants,
+        play,
+        rounds_under_faults,
+        schedules,
+    )
     from veilsum.transport.memory.faults import Faults
 
 __version__ = "0.1.0"
 
-__all__ = ["Faults", "FederationConfig", "Scheme", "SimulationResult", "register", "simulate"]
+__all__ = [
+    "Faults",
+    "FederationConfig",
+    "InvariantViolated",
+    "Samples",
+    "Scheme",
+    "SimulationResult",
+    "Table",
+    "Task",
+    "check_invariants",
+    "play",
+    "register",
+    "rounds_under_faults",
+    "schedules",
+    "simulate",
+]
 
+_TESTING = "veilsum.simulations.testing"
 _HOMES = {
     "Faults": "veilsum.transport.memory.faults",
     "FederationConfig": "veilsum.roles.config.federation_config",
+    "InvariantViolated": _TESTING,
+    "Samples": "veilsum.roles.learning.task",
     "Scheme": "veilsum.protocol.schemes",
     "SimulationResult": "veilsum.simulations.run.simulate",
+    "Table": _TESTING,
+    "Task": "veilsum.roles.learning.task",
+    "check_invariants": _TESTING,
+    "play": _TESTING,
     "register": "veilsum.protocol.schemes",
+    "rounds_under_faults": _TESTING,
+    "schedules": _TESTING,
     "simulate": "veilsum.simulations.run.simulate",
 }
 

@@ -25,6 +25,8 @@ from veilsum.protocol.wire.messages import Message
 
 
 class Scheme(ABC):
+    """Who may learn what, and the machines that see to it; everything else asks the scheme and not its name."""
+
     name: ClassVar[str]
     participant_role: ClassVar[Role] = Role.CLIENT
     server_holds_model: ClassVar[bool] = True
@@ -58,6 +60,9 @@ class Scheme(ABC):
 
     options: ClassVar[tuple[str, ...]] = ()
     """Names that users may set with `--option NAME=VALUE`; the scheme finds them in `parameters.options`."""
+
+    def __repr__(self) -> str:
+        return f"<scheme {self.name}>"
 
     @abstractmethod
     def server_round(self, context: ServerContext) -> AttemptMachine: ...

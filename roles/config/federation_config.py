@@ -9,6 +9,7 @@ The model's dimension is not part of it: it follows from the task, and only who 
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,25 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.task import TaskOptions
     from veilsum.roles.learning.training.settings import TrainingOptions
 
+MOST_TOLD = 8
+"""So many settings stand in the `repr` of a configuration."""
+_SHORT = reprlib.Repr()
+_SHORT.maxother = _SHORT.maxstring = 40
+
 
 @dataclass(frozen=True)
 class FederationConfig(FederationValues):
     """See roles/config/settings.py for the meaning of each field, and specs/federation-file.md for the file."""
+
+    def __repr__(self) -> str:
+        """The scheme, and whatever is not as it is by default."""
+        chosen = {"scheme": self.scheme}
+        for one in dataclasses.fields(self):
+            value, default = getattr(self, one.name), one.default
+            if value != ({} if default is dataclasses.MISSING else default):
+                chosen[one.name] = f"{len(value)} names" if one.name == "parties" else value
+        told = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in list(chosen.items())[:MOST_TOLD])
+        return f"{type(self).__name__}({told}{', ...' if len(chosen) > MOST_TOLD else ''})"
 
     @classmethod
     def from_options(

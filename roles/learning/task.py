@@ -54,6 +54,11 @@ class Samples:
     inputs: Array
     targets: Array
 
+    def __repr__(self) -> str:
+        """What there is of each, and never the data."""
+        inputs, targets = self.inputs, self.targets
+        return f"Samples(inputs={inputs.dtype} {inputs.shape}, targets={targets.dtype} {targets.shape})"
+
     @classmethod
     def joined(cls, parts: Iterable[Samples]) -> Samples:
         """All of them, one after the other."""

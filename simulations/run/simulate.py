@@ -46,12 +46,22 @@ class Baseline:
 
 @dataclass(frozen=True)
 class SimulationResult:
+    """What became of a simulated run: its rounds, the last model, how good it is, and what it cost."""
+
     federation: Federation
     recorder: Recorder
     simulation: Simulation
     wall_s: float
     baseline: Baseline | None = None
     failed: RunFailed | None = None
+
+    def __repr__(self) -> str:
+        config = self.federation.config
+        end = "" if self.failed is None else f", failed={self.failed.reason.value!r}"
+        return (
+            f"SimulationResult(scheme={config.scheme!r}, rounds={len(self.rounds)} of {config.rounds}, "
+            f"{len(self.model)} values{end}, wall_s={self.wall_s:.1f})"
+        )
 
     @property
     def rounds(self) -> list[RoundRecord]:

@@ -66,6 +66,12 @@ def honest(flight: InFlight) -> Message:
 
 
 class Table:
+    """All machines of one federation around a table, and a wire between them that a test commands."""
+
+    def __repr__(self) -> str:
+        scheme, seats = self.federation.scheme.name, len(self.federation.participants)
+        return f"Table(scheme={scheme!r}, {seats} participants, now={self.now:g}, {len(self.wire)} in flight)"
+
     def __init__(
         self,
         federation: TableFederation,

@@ -70,6 +70,13 @@ class Faults:
     crashes: tuple[Crash, ...] = ()
     partitions: tuple[Partition, ...] = ()
 
+    def __repr__(self) -> str:
+        """What happens; schedules by their lengths."""
+        told = [f"{name}={getattr(self, name):g}" for name in PROBABILITIES if getattr(self, name)]
+        lengths = {"crashes": len(self.crashes), "partitions": len(self.partitions)}
+        told += [f"{count} {name}" for name, count in lengths.items() if count]
+        return f"Faults({', '.join(told)})"
+
     def __post_init__(self) -> None:
         for name in PROBABILITIES:
             probability = getattr(self, name)

@@ -1,0 +1,88 @@
+"""What `import veilsum` offers: every name is documented, prints itself briefly and without data, and loads late."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import veilsum
+from veilsum.protocol.schemes import find_scheme
+from veilsum.roles.learning.datasets.synthetic import synthetic_regression
+from veilsum.roles.learning.task import TaskOptions
+from veilsum.transport.memory.faults import Crash
+
+LONGEST_REPR = 200
+QUICK = veilsum.FederationConfig(scheme="masked", parties=("ann", "bob", "eve"), task="vectors:5", rounds=1)
+
+
+@pytest.mark.parametrize("name", veilsum.__all__)
+def test_every_exported_name_has_a_docstring_of_its_own_and_a_short_repr(name: str) -> None:
+    exported = getattr(veilsum, name)
+    text = exported.__doc__ or ""
+    assert len(text.split()) >= 5
+    assert not text.startswith(f"{name}("), "the signature that a dataclass makes up is no docstring"
+    assert len(repr(exported)) < LONGEST_REPR
+
+
+def test_every_exported_name_is_listed_and_comes_from_where_it_says() -> None:
+    assert list(veilsum.__all__) == sorted(veilsum.__all__)
+    assert set(veilsum.__all__) == set(veilsum._HOMES)
+    assert set(veilsum.__all__) <= set(dir(veilsum))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = veilsum.nonsense
+
+
+def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
+    code = "import sys, veilsum; print(*({'torch', 'numpy', 'hypothesis', 'aiomqtt'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_configuration_shows_its_scheme_and_what_is_not_by_default() -> None:
+    assert repr(veilsum.FederationConfig()) == "FederationConfig(scheme='ampc')"
+    assert repr(QUICK) == ("FederationConfig(scheme='masked', parties='3 names', rounds=1, task='vectors:5')")
+
+
+def test_a_configuration_that_changes_much_still_prints_on_a_line_or_two() -> None:
+    changed = {
+        "rounds": 9,
+        "seed": 9,
+        "learning_rate": 0.9,
+        "momentum": 0.9,
+        "batch_size": 9,
+        "bits": 32,
+        "clip": 9.0,
+    }
+    text = repr(veilsum.FederationConfig(task="t" * 500, name="n" * 60, **changed))
+    assert len(text) < 2 * LONGEST_REPR
+    assert text.endswith(", ...)")
+
+
+def test_a_result_says_how_far_it_came_in_one_line() -> None:
+    result = veilsum.simulate(QUICK)
+    assert repr(result).startswith("SimulationResult(scheme='masked', rounds=1 of 1, 5 values, wall_s=")
+    assert len(repr(result)) < LONGEST_REPR
+
+
+def test_faults_show_what_happens_and_nothing_that_does_not() -> None:
+    assert repr(veilsum.Faults()) == "Faults()"
+    faults = veilsum.Faults(drop=0.1, crashes=(Crash("p1", 1.0, 2.0),) * 50)
+    assert repr(faults) == "Faults(drop=0.1, 50 crashes)"
+
+
+def test_samples_show_their_shapes_and_never_their_data() -> None:
+    samples = veilsum.Samples(np.full((4, 3), 0.123, dtype=np.float32), np.arange(4))
+    assert repr(samples) == "Samples(inputs=float32 (4, 3), targets=int64 (4,))"
+
+
+def test_a_task_and_a_scheme_print_themselves_briefly() -> None:
+    assert len(repr(synthetic_regression(TaskOptions()))) < 2 * LONGEST_REPR
+    assert repr(find_scheme("masked")) == "<scheme masked>"
+
+
+def test_the_package_says_in_its_docstring_how_to_begin() -> None:
+    assert "veilsum.simulate(config" in (inspect.getdoc(veilsum) or "")
