@@ -54,6 +54,6 @@ def transport_over_broker(loaded: LoadedFederation, key_folder: Path) -> Transpo
 
 
 def observers_link(loaded: LoadedFederation, key_folder: Path | None = None) -> MqttLink:
-    """A link that hears statuses with the onlookers' login."""
+    """A link that hears statuses with the login of observers."""
     address = broker_address(loaded, OBSERVER, key_folder or loaded.key_folder(OBSERVER))
     return MqttLink(address, Topics(loaded.federation_id), OBSERVER, LISTEN_WITHIN_S)

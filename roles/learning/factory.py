@@ -15,7 +15,7 @@ from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.settings import TrainingOptions
 
 if TYPE_CHECKING:
-    from veilsum.roles.learning.perturbation.client import TracedTask
+    from veilsum.roles.learning.perturbation.traced_task import TracedTask
     from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
 
 

@@ -86,8 +86,8 @@ def find_equipment(context: RoleContext, learner: Learner | None) -> object | No
         return None
     if learner is not None:
         return learner
-    from veilsum.roles.learning.perturbation.client import trace_task
     from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
+    from veilsum.roles.learning.perturbation.traced_task import trace_task
     from veilsum.roles.learning.task import load_task
 
     task = load_task(config.task, config.task_options(context.loaded.data_folder(context.options.data)))
@@ -122,7 +122,7 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
     task = load_task(config.task, config.task_options(context.loaded.data_folder(options.data)))
     noise = None
     if config.perturbs:
-        from veilsum.roles.learning.perturbation.client import trace_task
+        from veilsum.roles.learning.perturbation.traced_task import trace_task
 
         noise = trace_task(config, task)
     learner = make_learner(

@@ -18,7 +18,7 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.perturbation.client import trace_task
+from veilsum.roles.learning.perturbation.traced_task import trace_task
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task, load_task
 from veilsum.roles.process.observer import Observers

@@ -50,8 +50,8 @@ from veilsum.protocol.perturbation.settings import Loss, Mode, PerturbationSetti
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.perturbation.client import TracedTask
 from veilsum.roles.learning.perturbation.server import TaskPerturbation, TaskServerPerturbation
+from veilsum.roles.learning.perturbation.traced_task import TracedTask
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import to_vector
 from veilsum.simulations.benchmarks.measuring import Figure

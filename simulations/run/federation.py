@@ -58,8 +58,8 @@ class Federation:
         entropy = SeededEntropy(config.seed)
         noise, perturbing = None, None
         if scheme.perturbs:
-            from veilsum.roles.learning.perturbation.client import trace_task
             from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
+            from veilsum.roles.learning.perturbation.traced_task import trace_task
 
             noise = trace_task(config, task)
             perturbing = TaskServerPerturbation(noise, config.training_options())

@@ -24,8 +24,8 @@ from veilsum.protocol.perturbation.contract import (
 )
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.randomness import RandomBytes
-from veilsum.roles.learning.perturbation.client import TracedTask
 from veilsum.roles.learning.perturbation.protected import parameters_of, protected_model, with_parameters
+from veilsum.roles.learning.perturbation.traced_task import TracedTask
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.views.view import PerturbationSecrets
 

@@ -24,7 +24,7 @@ from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, S
 from veilsum.protocol.schemes.perturbed.options import read_settings
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.roles.learning.models.catalogue import build_model
-from veilsum.roles.learning.perturbation.client import public_noise
+from veilsum.roles.learning.perturbation.travelled import public_noise
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.gradient.targets import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced
-from veilsum.roles.learning.perturbation.client import public_noise
+from veilsum.roles.learning.perturbation.travelled import public_noise
 from veilsum.roles.learning.task import Array, Samples
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit

@@ -22,9 +22,10 @@ from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models.files import layout_of, save_model
-from veilsum.roles.learning.perturbation.client import PerturbedLearner, TracedTask, trace_task
+from veilsum.roles.learning.perturbation.client import PerturbedLearner
 from veilsum.roles.learning.perturbation.protected import Predictor, protect_for_task
 from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, TaskServerPerturbation
+from veilsum.roles.learning.perturbation.traced_task import TracedTask, trace_task
 from veilsum.roles.learning.task import TaskOptions, load_task
 from veilsum.roles.learning.training import loop
 from veilsum.roles.learning.training.settings import TrainingOptions
