@@ -1,4 +1,4 @@
-"""Write the test vectors of the keys, signatures, agreements, boxes, seals and transcripts.
+"""Write the test vectors of the keys, signatures, agreements, boxes and seals.
 
     python tests/support/make_vectors_crypto.py
 
@@ -28,7 +28,6 @@ from veilsum.protocol.crypto.sealing import RsaPrivateKey, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.transcript import Transcript
 
 FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
 OURS = "Made by tests/support/make_vectors_crypto.py; inputs are SHAKE-256 of 'veilsum vector: <name>'."
@@ -46,7 +45,6 @@ def build() -> dict[str, Json]:
         **_boxes(),
         **_channels(),
         **_sealing(_sealing_keys()),
-        **_transcripts(),
     }
 
 
@@ -363,29 +361,6 @@ def _sealing_keys() -> Json:
         "Made once by this project with pycryptodome's RSA.generate and published here, so they protect"
         " nothing. 'simulation' has the primes of 'real' and the exponent 65539; 'short' has 2048 bits.",
     )
-
-
-def _transcripts() -> dict[str, Json]:
-    lists: list[list[tuple[str, bytes]]] = [
-        [],
-        [("roster", _fixed("roster"))],
-        [("roster", _fixed("roster")), ("survivors", b"")],
-        [("ab", b"c")],
-        [("a", b"bc")],
-    ]
-    cases = []
-    for steps in lists:
-        transcript = Transcript.start("session")
-        for label, data in steps:
-            transcript = transcript.absorb(label, data)
-        cases.append(
-            {
-                "start": "session",
-                "steps": [{"label": label, "data": data.hex()} for label, data in steps],
-                "digest": transcript.digest.hex(),
-            }
-        )
-    return {"transcript": _file("transcript", cases)}
 
 
 def main() -> None:

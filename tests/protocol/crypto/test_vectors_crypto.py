@@ -8,7 +8,6 @@ values, and files named `*_bad_<defect>` the stated error.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import json
 import struct
@@ -36,11 +35,10 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey, verify_signature
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.transcript import Transcript
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "specs" / "vectors" / "v1"
-SUBJECTS = ("kdf", "signing", "agreement", "boxes", "channel", "sealing", "transcript")
+SUBJECTS = ("kdf", "signing", "agreement", "boxes", "channel", "sealing")
 FILES = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem.split("_")[0] in SUBJECTS)
 
 Case = dict[str, Any]
@@ -201,17 +199,6 @@ def check_private_key(case: Case) -> None:
         assert public.simulation_only == (case["name"] == "simulation")
 
 
-def check_transcript(case: Case) -> None:
-    transcript = Transcript.start(case["start"])
-    digest = hashlib.sha256(framed(b"veilsum/v1/transcript/start", case["start"].encode())).digest()
-    for step in case["steps"]:
-        label, data = step["label"], bytes.fromhex(step["data"])
-        transcript = transcript.absorb(label, data)
-        message = framed(b"veilsum/v1/transcript/absorb", digest, label.encode(), data)
-        digest = SHA256.new(message).digest()
-    assert transcript.digest == digest == bytes.fromhex(case["digest"])
-
-
 CHECKS: dict[str, Callable[[Case], None]] = {
     "derive_key": check_derive_key,
     "hkdf": check_hkdf,
@@ -222,7 +209,6 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "channel": check_channel,
     "seal": check_seal,
     "private_key": check_private_key,
-    "transcript": check_transcript,
 }
 
 
