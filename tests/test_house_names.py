@@ -14,9 +14,9 @@ from pathlib import Path
 import veilsum.protocol.schemes  # registers the built-in schemes
 from tests.support.sources import parse, source_files
 from veilsum.protocol.schemes.registry import scheme_names
-from veilsum.roles.learning.defences.settings import DEFENCES
+from veilsum.roles.learning.defences.registry import BUILT_IN
 
-NAMES = {*scheme_names(), *DEFENCES}
+NAMES = {*scheme_names(), *BUILT_IN}
 LOOKUPS = ("startswith", "endswith", "get", "index", "pop")
 # The packages of schemes and defences own their names. A sweep is one experiment of a paper: which schemes and
 # defences it runs is its data, as in a configuration file, and decides nothing for any other run.

@@ -1,4 +1,5 @@
 """Defences inside local training: they change what a party computes, not how it travels.
 
-Reading and checking a defence needs no torch (parse.py, settings.py); only a learner that trains loads it.
+Each has a package of its own: settings, which need no torch, and a guard, which is loaded by a learner that trains.
+A defence of one's own is a subclass of `defence.Defence`, named as `package.module:Name`.
 """

@@ -133,6 +133,15 @@ class Guard:
         return []
 
 
+class ReleaseGuard(Guard):
+    """A defence of the parameters in what leaves the party; buffers, which follow them, are left alone."""
+
+    parameters = 0
+
+    def attach(self, party: Party) -> None:
+        self.parameters = party.parameters
+
+
 class Guards(Guard):
     """Several defences at once. Each place is passed in the order in which they are listed."""
 

@@ -11,19 +11,13 @@ from collections.abc import Mapping
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes
-from veilsum.roles.learning.defences.dp import NoiseGuard, PrivateStepsGuard
 from veilsum.roles.learning.defences.guard import Guard, Guards
 from veilsum.roles.learning.defences.packing import pack, unpack
 from veilsum.roles.learning.defences.parse import Defences
-from veilsum.roles.learning.defences.ppdl import PpdlGuard
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.roles.learning.defences.settings import Defence, Dp, Ppdl, Sketch, Spn
-from veilsum.roles.learning.defences.sketch import SketchGuard
-from veilsum.roles.learning.defences.spn import SpnGuard
 from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
 _STATE_VERSION = 1
-_ORDER = (Sketch, Spn, Dp, Ppdl)
 
 
 class DefendedLearner(TorchLearner):
@@ -87,19 +81,4 @@ class DefendedLearner(TorchLearner):
 
 def make_guards(defences: Defences, key: PrivateKey) -> Guards:
     """The defences at work: layers are rewired first, heads added next, noise and selection come last."""
-    ordered = sorted(defences.parts, key=lambda part: _ORDER.index(type(part)))
-    return Guards([_make_guard(part, key) for part in ordered])
-
-
-def _make_guard(part: Defence, key: PrivateKey) -> Guard:
-    match part:
-        case Spn():
-            return SpnGuard(part, key)
-        case Dp():
-            return NoiseGuard(part, key) if part.clip is None else PrivateStepsGuard(part, key)
-        case Ppdl():
-            return PpdlGuard(part, key)
-        case Sketch():
-            return SketchGuard(part)
-        case _:
-            raise LocalProtocolError(f"defence {part.name!r} has no implementation for training with torch")
+    return Guards([part.guard(key) for part in sorted(defences.parts, key=lambda part: part.reach)])

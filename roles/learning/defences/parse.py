@@ -1,4 +1,4 @@
-"""Defences as users write them: `spn:alpha2=0.1,bits=64`, several joined by `+`.
+"""Defences as users write them: `spn:alpha2=0.1,bits=64`, `package.module:Name:key=value`, several joined by `+`.
 
 All problems of a text are reported together, each with what is allowed.
 """
@@ -11,14 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.learning.defences.settings import DEFENCES, Configuration, Defence, Dp, Ppdl, Rule
+from veilsum.roles.learning.defences.defence import Configuration, Defence
+from veilsum.roles.learning.defences.ranges import Rule
+from veilsum.roles.learning.defences.registry import BUILT_IN, built_in_defences, find_defence, spelled
 
-DEFENCE_FORMS = "spn:bits=64,alpha1=1,alpha2=0.1,margin=1; dp:sigma=S,mechanism=gaussian,clip=C,delta=D; " + (
-    "ppdl:share=0.05,sigma=S; sketch:ratio=2"
-)
+Part = TypeVar("Part", bound=Defence)
 _JOINT = re.compile(r"\+(?=\s*[A-Za-z])")  # not the plus in 1e+3
 
 
@@ -63,12 +63,7 @@ class Defences:
         for part in self.parts:
             yield from _value_problems(part)
             yield from part.setting_problems()
-        noisy = any(isinstance(part, Dp) and part.clip is None for part in self.parts)
-        if noisy and any(isinstance(part, Ppdl) for part in self.parts):
-            yield (
-                "dp without clip and ppdl: noise on all entries undoes the selection; write the noise as "
-                "ppdl:share=...,sigma=..., which adds it to the shared entries"
-            )
+            yield from part.clashes([other for other in self.parts if other is not part])
 
 
 def parse_defence(text: str) -> Defences:
@@ -86,23 +81,45 @@ def parse_defence(text: str) -> Defences:
     return made
 
 
+def find_part(text: str, kind: type[Part]) -> Part | None:
+    """The built-in defence of this class in a text; others are passed over and no module of theirs is imported."""
+    for one in _JOINT.split(text):
+        name, _ = split_settings(one.strip())
+        if name == kind.name:
+            (part,) = parse_defence(one.strip()).parts
+            assert isinstance(part, kind)
+            return part
+    return None
+
+
+def split_settings(text: str) -> tuple[str, str]:
+    """The name of one defence, and its settings."""
+    name, _, settings = text.partition(":")
+    if name in BUILT_IN or "=" in settings.partition(":")[0]:
+        return name, settings
+    attribute, _, settings = settings.partition(":")
+    return f"{name}:{attribute}" if attribute else name, settings
+
+
 def _read_part(text: str, problems: list[str]) -> Defence | None:
     """One defence, or None after noting what is wrong with it."""
-    name, _, settings = text.partition(":")
-    if name not in DEFENCES:
+    name, settings = split_settings(text)
+    if name not in BUILT_IN and ":" not in name:
+        forms = "; ".join(one.form for one in built_in_defences())
         problems.append(
-            f"unknown defence {name!r}{_near(name, DEFENCES)}; allowed: {DEFENCE_FORMS}; joined by +"
+            f"unknown defence {name!r}{_near(name, BUILT_IN)}; allowed: {forms}; package.module:Name; joined by +"
         )
         return None
-    kind = DEFENCES[name]
     found = len(problems)
+    try:
+        kind = find_defence(name)
+    except ParameterError as error:
+        problems += error.problems
+        return None
     values = dict(_read_settings(name, settings, kind.rules, problems))
     missing = [key for key in kind.required if not _is_given(key, settings)]
     problems += [f"{name} needs {key}: {kind.rules[key].allowed}" for key in missing]
-    if len(problems) > found:
-        return None
-    made: Defence = kind(**values)
-    return made
+    return None if len(problems) > found else kind(**values)
 
 
 def _read_settings(
@@ -137,14 +154,14 @@ def _value_problems(part: Defence) -> Iterator[str]:
             yield f"{part.name}: {key} must be {rule.allowed}, not {value!r}"
 
 
-def _text_of(part: Any) -> str:
+def _text_of(part: Defence) -> str:
     given = {
         one.name: getattr(part, one.name)
         for one in dataclasses.fields(part)
         if one.name in part.required or getattr(part, one.name) != one.default
     }
     settings = ",".join(f"{key}={value}" for key, value in given.items())
-    return f"{part.name}:{settings}" if settings else str(part.name)
+    return f"{spelled(part)}:{settings}" if settings else spelled(part)
 
 
 def _near(word: str, known: Mapping[str, object]) -> str:

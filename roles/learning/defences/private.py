@@ -17,7 +17,7 @@ are not.
 from __future__ import annotations
 
 import hmac
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,9 @@ from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes, require_random
-from veilsum.roles.learning.defences.settings import Mechanism
 
 KEY_BYTES = 32
+Mechanism: TypeAlias = Literal["gaussian", "laplace"]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
 _TAG = domain_tag("defence")

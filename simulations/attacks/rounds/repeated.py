@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from veilsum.roles.learning.defences.parse import parse_defence
-from veilsum.roles.learning.defences.settings import Sketch
-from veilsum.roles.learning.defences.sketch import CountSketch
+from veilsum.roles.learning.defences.parse import find_part
+from veilsum.roles.learning.defences.sketch.guard import CountSketch
+from veilsum.roles.learning.defences.sketch.settings import Sketch
 from veilsum.simulations.attacks.gradient.analytic import first_dense
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import (
@@ -63,9 +63,8 @@ def sketch_rounds(targets: Sequence[Target], _: Budget, seed: int) -> Reconstruc
     """Solve for the input of the first dense layer from what several sketches show of it."""
     started = time.process_time()
     first = targets[0]
-    settings = parse_defence(str(first.facts.settings.get("defence", ""))).parts
-    ratio = next((one.ratio for one in settings if isinstance(one, Sketch)), None)
-    if ratio is None:
+    sketch = find_part(str(first.facts.settings.get("defence", "")), Sketch)
+    if sketch is None:
         raise AttackDoesNotFit("sketch-rounds is made for the defence sketch; this view has another")
     if first.batch != 1:
         raise AttackDoesNotFit(
@@ -79,7 +78,9 @@ def sketch_rounds(targets: Sequence[Target], _: Budget, seed: int) -> Reconstruc
         projected = (bias @ weight / bias.square().sum().clamp_min(1e-30)).cpu().numpy().astype(np.float64)
         agreed_seed = int(target.facts.settings["seed"])
         matrix = (
-            CountSketch.draw(projected.size, ratio, agreed_seed, target.round, 0).matrix().astype(np.float64)
+            CountSketch.draw(projected.size, sketch.ratio, agreed_seed, target.round, 0)
+            .matrix()
+            .astype(np.float64)
         )
         rows.append(matrix.T)
         shown.append((projected @ matrix) / np.square(matrix).sum(axis=0))

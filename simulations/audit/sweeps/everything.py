@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from veilsum.roles.learning.defences.registry import built_in_defences
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
@@ -13,12 +14,6 @@ from veilsum.simulations.audit.sweeps.sweeps import sweep_requests
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
 ALL_SCHEMES = (*SCHEMES, *PERTURBING)
-DEFENCES = (
-    ("dp:sigma=0.01", ("idlg", "dp-averaging")),
-    ("ppdl:share=0.05", ("idlg", "ppdl-adaptive")),
-    ("spn:alpha2=0.1", ("dlg", "idlg", "spn-adaptive")),
-    ("sketch:ratio=2", ("sketch-rounds",)),
-)
 
 
 def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[Request]:
@@ -36,8 +31,9 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
         )
         found += [request(scheme, adversary, "idlg") for adversary in adversaries]
     found += [request("ampc", "server", "model"), request("ampc", "coalition", "ampc-coalition")]
-    for defence, attacks in DEFENCES:
-        found += [request("plain", "server", attack, defence) for attack in attacks]
+    for defence in built_in_defences():
+        text = f"{defence.name}:{defence.trial.settings}"
+        found += [request("plain", "server", attack, text) for attack in defence.trial.attacks]
     found += sweep_requests(scale, seed, task, data)
     memberships = (
         ("mia-loss", "mia-network") if not scale.heavy else ("mia-loss", "mia-network", "mia-shadow")

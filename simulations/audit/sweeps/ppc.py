@@ -12,20 +12,15 @@ import numpy as np
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import Table
 from veilsum.roles.cli.progress import Progress
-from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.defences.parse import parse_defence, split_settings
+from veilsum.roles.learning.defences.registry import built_in_defences
 from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.pool import Job, meter_of, run_jobs
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row, number
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.sweeps.cap import LEVELS, METRICS, Point, cap, common_grid
-from veilsum.simulations.audit.sweeps.ppc_points import ADAPTIVE, NAIVE, PointJob, ReferenceJob, UndefendedJob
-
-GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "dp": ("sigma", (1e-4, 1e-3, 1e-2, 0.1, 0.5)),
-    "ppdl": ("sigma", (1e-4, 1e-3, 1e-2, 0.1, 0.5)),
-    "spn": ("alpha2", (1e-4, 1e-3, 1e-2, 0.1, 0.2, 0.3, 0.4, 0.5)),
-}
+from veilsum.simulations.audit.sweeps.ppc_points import NAIVE, PointJob, ReferenceJob, UndefendedJob, trial_of
 
 
 @dataclass
@@ -81,12 +76,12 @@ class PpcOutcome:
 
 def grid_of(defence: str, points: int) -> list[tuple[float, str]]:
     """(parameter, full text) for so many settings of a defence family, spread over its published range."""
-    name = defence.partition(":")[0]
-    if name not in GRIDS:
-        raise ParameterError([f"ppc knows grids for {', '.join(GRIDS)}, not for {defence!r}"])
-    key, values = GRIDS[name]
+    trial = trial_of(defence)
+    if not trial.walked:
+        raise ParameterError([f"ppc knows grids for {_walkable()}, not for {defence!r}"])
+    key, values = trial.walked, trial.values
     chosen = [values[int(i)] for i in np.linspace(0, len(values) - 1, min(points, len(values)))]
-    joint = "," if ":" in defence else ":"
+    joint = "," if split_settings(defence)[1] else ":"
     texts = [(value, f"{defence}{joint}{key}={value:g}") for value in chosen]
     for _, text in texts:
         parse_defence(text)
@@ -109,8 +104,8 @@ def measure(
     )
     jobs: list[Job] = [UndefendedJob(request)]
     if not defences:
-        raise ParameterError([f"name a defence: {', '.join(GRIDS)}"])
-    attacks = dict.fromkeys([NAIVE, *(ADAPTIVE[name.partition(":")[0]] for name in defences if _known(name))])
+        raise ParameterError([f"name a defence: {_walkable()}"])
+    attacks = dict.fromkeys([NAIVE, *(trial_of(name).adaptive for name in defences if trial_of(name).walked)])
     jobs += [ReferenceJob(replace(request, attack=attack)) for attack in attacks]
     for name in defences:
         for value, text in grid_of(name, scale.grid_points):
@@ -132,8 +127,8 @@ def measure(
     return outcome
 
 
-def _known(defence: str) -> bool:
-    return defence.partition(":")[0] in GRIDS
+def _walkable() -> str:
+    return ", ".join(one.name for one in built_in_defences() if one.trial.walked)
 
 
 def point_table(outcome: PpcOutcome) -> Table:

@@ -19,6 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.defences.defence import Trial
+from veilsum.roles.learning.defences.parse import split_settings
+from veilsum.roles.learning.defences.registry import find_defence
 from veilsum.simulations.attacks.gradient.matching import Reconstruction, Victim
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise
 from veilsum.simulations.attacks.metrics import relative_errors
@@ -32,8 +35,12 @@ from veilsum.simulations.audit.steps import Steps
 from veilsum.simulations.audit.sweeps.cap import Point
 from veilsum.simulations.run.simulate import simulate
 
-ADAPTIVE = {"dp": "idlg", "ppdl": "ppdl-adaptive", "spn": "spn-adaptive"}
 NAIVE = "dlg"
+
+
+def trial_of(defence: str) -> Trial:
+    """How a defence, written with or without settings, says that it is tried."""
+    return find_defence(split_settings(defence)[0]).trial
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class PointJob:
         targets = [(target, played) for target in targets_of(self.request, played)]
         distances: dict[str, dict[str, float]] = {}
         rows = []
-        for level, attack in (("naive", NAIVE), ("adaptive", ADAPTIVE[self.family.partition(":")[0]])):
+        for level, attack in (("naive", NAIVE), ("adaptive", trial_of(self.family).adaptive)):
             row, raw = _attacked(replace(self.request, attack=attack), targets, steps)
             rows.append(row)
             distances[level] = {

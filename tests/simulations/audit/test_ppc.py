@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.learning.defences.registry import find_defence
 from veilsum.simulations.audit.report.curves import sections
 from veilsum.simulations.audit.sweeps.cap import Point, cap, common_grid, distance
-from veilsum.simulations.audit.sweeps.ppc import GRIDS, PpcOutcome, cap_table, grid_of, point_table
+from veilsum.simulations.audit.sweeps.ppc import PpcOutcome, cap_table, grid_of, point_table
 
 
 def point(ratio: float, accuracy: float, rmse: float, raw: float | None = None, name: str = "dp") -> Point:
@@ -64,7 +65,7 @@ def test_no_perturbation_is_at_the_far_right_but_on_the_page() -> None:
 @pytest.mark.parametrize("name", ["dp", "ppdl:share=0.05", "spn", "spn:bits=32"])
 def test_a_grid_spans_the_published_range(name: str) -> None:
     values = [value for value, _ in grid_of(name, 3)]
-    published = GRIDS[name.partition(":")[0]][1]
+    published = find_defence(name.partition(":")[0]).trial.values
     assert (values[0], values[-1]) == (published[0], published[-1])
     assert len(grid_of(name, 99)) == len(published)
 

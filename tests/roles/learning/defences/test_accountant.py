@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.learning.defences.accountant import gaussian_loss, laplace_loss, log_moment
+from veilsum.roles.learning.defences.dp.accountant import gaussian_loss, laplace_loss, log_moment
 
 MNIST = 256 / 60000
 

@@ -14,10 +14,10 @@ from torch.nn import functional
 from tests.support.defended import defended, make_task, undefended
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learning.defences.accountant import gaussian_loss
-from veilsum.roles.learning.defences.dp import PrivateStepsGuard
-from veilsum.roles.learning.defences.private_sgd import Clipping, Plan
-from veilsum.roles.learning.defences.settings import Dp
+from veilsum.roles.learning.defences.dp.accountant import gaussian_loss
+from veilsum.roles.learning.defences.dp.guard import PrivateStepsGuard
+from veilsum.roles.learning.defences.dp.private_sgd import Clipping, Plan
+from veilsum.roles.learning.defences.dp.settings import Dp
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.training.loop import Feed

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.defences.dp.settings import Dp
 from veilsum.roles.learning.defences.parse import Defences, parse_defence
-from veilsum.roles.learning.defences.settings import Dp, Ppdl, Sketch, Spn
+from veilsum.roles.learning.defences.ppdl.settings import Ppdl
+from veilsum.roles.learning.defences.sketch.settings import Sketch
+from veilsum.roles.learning.defences.spn.settings import Spn
 
 
 def problems_of(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
-from veilsum.roles.learning.defences.ppdl import largest
+from veilsum.roles.learning.defences.ppdl.guard import largest
 from veilsum.roles.learning.training.settings import TrainingOptions
 
 DELTA = TrainingOptions(local_epochs=1, batch_size=8, payload="delta")

@@ -13,7 +13,7 @@ from torch.nn import functional
 from tests.support.defended import defended, make_task, undefended
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learning.defences.sketch import CountSketch, sketched_layers
+from veilsum.roles.learning.defences.sketch.guard import CountSketch, sketched_layers
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import layout

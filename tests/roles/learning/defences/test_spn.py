@@ -18,7 +18,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.defences.learner import DefendedLearner
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.roles.learning.defences.spn import (
+from veilsum.roles.learning.defences.spn.guard import (
     PrivateHead,
     SpnGuard,
     draw_codes,

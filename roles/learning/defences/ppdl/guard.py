@@ -15,26 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from veilsum.roles.learning.contract import FloatVector
-from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
+from veilsum.roles.learning.defences.guard import ReleaseGuard, RoundWork
+from veilsum.roles.learning.defences.ppdl.settings import Ppdl
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.roles.learning.defences.settings import Ppdl
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 
 
-class PpdlGuard(Guard):
+class PpdlGuard(ReleaseGuard):
     name = Ppdl.name
 
     def __init__(self, settings: Ppdl, key: PrivateKey) -> None:
         self._settings = settings
         self._key = key
-        self._parameters = 0
-
-    def attach(self, party: Party) -> None:
-        self._parameters = party.parameters
 
     def release(self, payload: FloatVector, unchanged: FloatVector, work: RoundWork) -> FloatVector:
-        size = self._parameters
+        size = self.parameters
         change = payload[:size].astype(np.float64) - unchanged[:size]
         shared = largest(change, self._settings.share)
         released = unchanged.copy()

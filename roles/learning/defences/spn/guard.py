@@ -34,7 +34,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
 from veilsum.roles.learning.defences.packing import pack, unpack
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.roles.learning.defences.settings import Spn
+from veilsum.roles.learning.defences.spn.settings import Spn
 from veilsum.roles.learning.training.loop import Objective, trainable
 
 Codes = npt.NDArray[np.float32]

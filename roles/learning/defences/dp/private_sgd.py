@@ -24,9 +24,9 @@ from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.learning.defences.dp.settings import Dp
 from veilsum.roles.learning.defences.guard import Gradients, Party, RoundWork
 from veilsum.roles.learning.defences.private import PrivateKey, Stream
-from veilsum.roles.learning.defences.settings import Dp
 from veilsum.roles.learning.training.loop import Feed, Objective, require_finite, trainable
 from veilsum.roles.learning.training.optimizers import make_optimizer
 from veilsum.roles.learning.training.settings import TrainingOptions

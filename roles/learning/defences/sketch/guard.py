@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
-from veilsum.roles.learning.defences.settings import Sketch
+from veilsum.roles.learning.defences.sketch.settings import Sketch
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.training.loop import Objective
 

@@ -15,15 +15,15 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.contract import FloatVector
-from veilsum.roles.learning.defences.accountant import PrivacyLoss, gaussian_loss, laplace_loss
-from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
+from veilsum.roles.learning.defences.dp.accountant import PrivacyLoss, gaussian_loss, laplace_loss
+from veilsum.roles.learning.defences.dp.private_sgd import Plan, PrivateFitter, require_separable
+from veilsum.roles.learning.defences.dp.settings import DEFAULT_DELTA, Dp
+from veilsum.roles.learning.defences.guard import Guard, Party, ReleaseGuard, RoundWork
 from veilsum.roles.learning.defences.packing import pack, unpack
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.roles.learning.defences.private_sgd import Plan, PrivateFitter, require_separable
-from veilsum.roles.learning.defences.settings import DEFAULT_DELTA, Dp
 
 
-class NoiseGuard(Guard):
+class NoiseGuard(ReleaseGuard):
     """Noise on the uploaded change, as the papers use it."""
 
     name = Dp.name
@@ -31,17 +31,13 @@ class NoiseGuard(Guard):
     def __init__(self, settings: Dp, key: PrivateKey) -> None:
         self._settings = settings
         self._key = key
-        self._parameters = 0
-
-    def attach(self, party: Party) -> None:
-        self._parameters = party.parameters
 
     def release(self, payload: FloatVector, unchanged: FloatVector, work: RoundWork) -> FloatVector:
         if not self._settings.sigma:
             return payload
-        drawn = self._key.stream("dp-noise", work.label).noise(self._settings.mechanism, self._parameters)
+        drawn = self._key.stream("dp-noise", work.label).noise(self._settings.mechanism, self.parameters)
         released = payload.copy()
-        released[: self._parameters] += (self._settings.sigma * drawn).astype(np.float32)
+        released[: self.parameters] += (self._settings.sigma * drawn).astype(np.float32)
         return released
 
 

@@ -1,0 +1,1 @@
+"""Noise on the uploaded change, or private steps with an account: settings, guards, clipped steps and the account."""

@@ -1,0 +1,1 @@
+"""Selective sharing of the largest entries of the change: its settings and its guard."""

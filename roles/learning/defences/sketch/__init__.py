@@ -1,0 +1,1 @@
+"""Sketches of layer inputs and weights, fresh in every round: their settings and their guard."""

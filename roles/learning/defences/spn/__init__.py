@@ -1,0 +1,1 @@
+"""The secret polarization network, a private head beside the shared one: its settings and its guard."""
