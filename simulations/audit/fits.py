@@ -6,13 +6,12 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.defences.registry import find_defence
 from veilsum.roles.views.view import BROKER
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.stage import attackable_task
 from veilsum.simulations.run.adversaries import members_of
-
-_GRADIENTS = ("gradient", "rounds", "generative")
 
 
 def require_fit(request: Request) -> None:
@@ -30,27 +29,33 @@ def require_fit(request: Request) -> None:
                 f"{len(task.train)}"
             ]
         )
-    perturbs = config.find_scheme().perturbs
-    if perturbs and entry.kind in _GRADIENTS and SERVER not in members_of(request.adversary, config.parties):
+    _require_scheme(request, config)
+    if entry.needs_defence and entry.against not in _defences(request):
+        form = find_defence(entry.against).form
+        raise AttackDoesNotFit(
+            f"{request.attack} is made for the defence {entry.against}: add --defence {form}"
+        )
+
+
+def _require_scheme(request: Request, config: FederationConfig) -> None:
+    """Whether the attack has something to work on under this scheme."""
+    entry, perturbs = request.entry, config.find_scheme().perturbs
+    if perturbs and entry.needs_gradient and SERVER not in members_of(request.adversary, config.parties):
         raise AttackDoesNotFit(
             f"{request.attack} needs a gradient, and {request.adversary} sees perturbed models only under "
             f"{request.scheme}: use perturbation or one of the noise attacks"
         )
-    if perturbs and entry.kind in ("membership", "gmi", "rounds"):
+    if perturbs and (entry.needs_steps or entry.needs_rounds):
         raise AttackDoesNotFit(
             f"{request.attack} is made for models that parties train step by step, and {request.scheme} recovers one "
             "gradient per round: use noise-membership or one of the noise attacks"
         )
-    if entry.kind in ("perturbation", "noise") and not perturbs:
+    if entry.needs_perturbation and not perturbs:
         raise ParameterError(
             [f"{request.attack} is an attack on perturbed and bilateral, not on {request.scheme}"]
         )
-    if request.attack == "sketch-rounds" and "sketch" not in _defences(request):
-        raise AttackDoesNotFit("sketch-rounds solves for what sketches show: add --defence sketch:ratio=2")
-    if entry.against in ("ampc", "bilateral") and entry.by and request.scheme != entry.against:
+    if entry.needs_scheme and not request.meets_its_scheme:
         raise ParameterError([f"{request.attack} is an attack on {entry.against}, not on {request.scheme}"])
-    if request.attack == "ampc-coalition" and request.scheme != "ampc":
-        raise AttackDoesNotFit(f"ampc-coalition takes the biases of ampc off, and {request.scheme} has none")
 
 
 def _require_adversary(request: Request, config: FederationConfig) -> None:
@@ -61,24 +66,24 @@ def _require_adversary(request: Request, config: FederationConfig) -> None:
         )
     _require_side(request, members)
     outside = set(config.parties) - set(members)
-    if request.entry.kind in _GRADIENTS and not outside:
+    if request.entry.needs_gradient and not outside:
         raise AttackDoesNotFit(f"{request.adversary} is every party: no one is left to be attacked")
-    if request.entry.kind == "rounds" and SERVER not in members and len(outside) > 1:
+    if request.entry.needs_rounds and SERVER not in members and len(outside) > 1:
         raise AttackDoesNotFit(
             f"{request.attack} needs one party's updates over rounds, and {request.adversary} sees means only: use "
             "--adversary server or others"
-        )
-    if request.attack == "ampc-coalition" and (SERVER not in members or len(members) == 1):
-        raise AttackDoesNotFit(
-            "ampc-coalition needs the server's sums and a peer's bias seeds: use --adversary coalition"
         )
 
 
 def _require_side(request: Request, members: tuple[str, ...]) -> None:
     """Some attacks need what only the server has, others what only a client has."""
     by = request.entry.by
-    there = {"server": SERVER in members, "client": any(name != SERVER for name in members), "": True}
-    if not there[by]:
+    server, client = SERVER in members, any(name != SERVER for name in members)
+    if by == "both" and not (server and client):
+        raise AttackDoesNotFit(
+            f"{request.attack} needs what the server and a participant hold together: use --adversary coalition"
+        )
+    if (by == "server" and not server) or (by == "client" and not client):
         raise AttackDoesNotFit(
             f"{request.attack} needs the view of a {by}, and {request.adversary} has none: use --adversary {by}"
         )

@@ -32,7 +32,7 @@ _PRELOAD = ["torch._dynamo", "veilsum.simulations.audit.runner", "veilsum.simula
 _END_S, _HEAVY = 5.0, 6.0
 
 
-class Job(Protocol):
+class AuditJob(Protocol):
     """A piece of work; `bundle` names what it shares with others, and heavy ones begin first."""
 
     @property
@@ -44,7 +44,7 @@ class Job(Protocol):
     def items(self, steps: Steps) -> Iterator[Any]: ...
 
 
-def meter_of(jobs: Sequence[Job], progress: Progress | None) -> Meter:
+def meter_of(jobs: Sequence[AuditJob], progress: Progress | None) -> Meter:
     """Progress of these jobs; a heavy one counts as much as several others."""
     return Meter([_HEAVY if job.heavy else 1.0 for job in jobs], progress)
 
@@ -54,7 +54,7 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_jobs(jobs: Sequence[Job], workers: int, meter: Meter) -> Generator[tuple[int, Any], None, None]:
+def run_jobs(jobs: Sequence[AuditJob], workers: int, meter: Meter) -> Generator[tuple[int, Any], None, None]:
     """(place of the job, result) as results come; with one worker in this process, in the order of the jobs."""
     bundles: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
@@ -76,7 +76,7 @@ def _noting(meter: Meter, place: int) -> Callable[[float, str], None]:
 
 
 def _spread(
-    jobs: Sequence[Job], bundles: Sequence[list[int]], workers: int, meter: Meter
+    jobs: Sequence[AuditJob], bundles: Sequence[list[int]], workers: int, meter: Meter
 ) -> Generator[tuple[int, Any], None, None]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
@@ -150,7 +150,7 @@ def _work(pipe: Connection) -> None:
         pipe.send(("error", 0, (type(error).__name__, problems)))
 
 
-def _do(pipe: Connection, place: int, job: Job) -> None:
+def _do(pipe: Connection, place: int, job: AuditJob) -> None:
     steps = Steps(lambda share, words: pipe.send(("step", place, (share, words))))
     for item in job.items(steps):
         pipe.send(("item", place, item))

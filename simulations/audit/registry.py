@@ -1,156 +1,123 @@
-"""The attacks of the audit by name: what each does, what it must know, and where it lives.
+"""The attacks of the audit by name, one line each; a user's own comes as `package.module:Name`.
 
 The table is data, so that `veilsum audit list` and the checks before a run need neither torch nor the attacks.
-Knowledge: L0 ignores the defence, as the papers do; L1 knows the algorithm and all public settings, not the secrets;
-L2 is L1 for parties that pool what they hold.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.user_code import import_named
+from veilsum.simulations.attacks.attack import (
+    Attack,
+    GradientInversion,
+    ModelRecovery,
+    PerturbationAttack,
+    PriorAttack,
+    SeriesInversion,
+    StagedAttack,
+    StepwiseAttack,
+)
 
-Kind = Literal[
-    "gradient", "rounds", "model", "membership", "generative", "gmi", "perturbation", "noise", "seeds"
-]
-_HERE = "veilsum.simulations.attacks"
-
-
-@dataclass(frozen=True)
-class AttackEntry:
-    name: str
-    kind: Kind
-    knowledge: str
-    summary: str
-    place: str
-    model: str = "dlnet"
-    """The architecture that is attacked if the user names none."""
-    against: str = ""
-    """The defence or scheme that an adaptive attack is made for."""
-    by: Literal["", "server", "client"] = ""
-    """Whose view it needs, if not anybody's."""
-    heavy: bool = False
-    """Whether it trains generators or many models, and is left out of `all` at smoke scale."""
-
-    def load(self) -> Callable[..., Any]:
-        module, _, function = f"{_HERE}.{self.place}".partition(":")
-        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-        return found
-
-
-ATTACKS = {
+ATTACKS: dict[str, Attack] = {
     one.name: one
     for one in (
-        AttackEntry(
+        GradientInversion(
             "analytic",
-            "gradient",
             "L0",
             "input of the first dense layer, by division",
             "gradient.analytic:analytic",
             "mlp2:64",
         ),
-        AttackEntry("dlg", "gradient", "L0", "image and label by matching the gradient", "gradient.dlg:dlg"),
-        AttackEntry(
-            "idlg", "gradient", "L0", "label from the last layer, then the image", "gradient.dlg:idlg"
-        ),
-        AttackEntry(
+        GradientInversion("dlg", "L0", "image and label by matching the gradient", "gradient.dlg:dlg"),
+        GradientInversion("idlg", "L0", "label from the last layer, then the image", "gradient.dlg:idlg"),
+        GradientInversion(
             "inverting",
-            "gradient",
             "L0",
             "matches the direction, also through local steps",
             "gradient.inverting:inverting",
         ),
-        AttackEntry(
+        GradientInversion(
             "spn-adaptive",
-            "gradient",
             "L1",
             "the private head as an unknown vector",
             "gradient.spn:spn_adaptive",
             against="spn",
         ),
-        AttackEntry(
+        GradientInversion(
             "ppdl-adaptive",
-            "gradient",
             "L1",
             "matches the shared entries alone",
             "gradient.ppdl:ppdl_adaptive",
             against="ppdl",
         ),
-        AttackEntry(
-            "dp-averaging",
-            "rounds",
-            "L1",
-            "matches all rounds at once",
-            "rounds.repeated:dp_averaging",
-            against="dp",
+        SeriesInversion(
+            "dp-averaging", "L1", "matches all rounds at once", "rounds.repeated:dp_averaging", against="dp"
         ),
-        AttackEntry(
+        SeriesInversion(
             "sketch-rounds",
-            "rounds",
             "L1",
             "a linear system over sketches",
             "rounds.repeated:sketch_rounds",
             "mlp2:64",
             "sketch",
+            needs_defence=True,
+            undefended="gradient.analytic:analytic",
         ),
-        AttackEntry("model", "model", "L0", "the best model that the view gives", "model.best:best_model"),
-        AttackEntry(
+        ModelRecovery("model", "L0", "the best model that the view gives", "model.best:best_model"),
+        ModelRecovery(
             "ampc-coalition",
-            "model",
             "L2",
             "biases off with one peer's seeds",
             "model.ampc_coalition:final_model",
             against="ampc",
+            by="both",
+            needs_scheme=True,
         ),
-        AttackEntry(
+        StepwiseAttack(
             "mia-loss",
-            "membership",
             "L0",
             "members have small losses",
             "membership.membership:loss_threshold",
             "mlp3:128",
+            experiment="members:membership_rows",
         ),
-        AttackEntry(
+        StepwiseAttack(
             "mia-network",
-            "membership",
             "L0",
             "a network learns to tell members",
             "membership.membership:attack_network",
             "mlp3:128",
+            experiment="members:membership_rows",
         ),
-        AttackEntry(
+        StepwiseAttack(
             "mia-shadow",
-            "membership",
             "L0",
             "losses against shadow models",
             "membership.shadow:shadow_models",
             "mlp3:128",
             heavy=True,
+            experiment="members:shadow_rows",
         ),
-        AttackEntry(
-            "generative",
+        PriorAttack(
             "generative",
             "L0",
             "searches images that a generator makes",
             "gradient.generative:generative",
             heavy=True,
+            experiment="generators:generative_rows",
         ),
-        AttackEntry(
-            "gmi",
+        StepwiseAttack(
             "gmi",
             "L0",
             "images of a class, from the model",
             "model.gmi:invert_model",
             "mlp3:128",
             heavy=True,
+            experiment="generators:gmi_rows",
         ),
-        AttackEntry(
-            "perturbation",
+        PerturbationAttack(
             "perturbation",
             "L1",
             "true predictions from a perturbed model",
@@ -158,114 +125,137 @@ ATTACKS = {
             "mlp2:64",
             "perturbed",
             by="client",
+            experiment="perturbation:fit_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-line",
-            "perturbation",
             "L1",
             "offset off by least squares on own labels",
             "perturbation.curious_client:line_predictions",
             "mlp2:64",
             "perturbed",
             by="client",
+            experiment="perturbation:line_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-data-free",
-            "perturbation",
             "L1",
             "offset off by medians of the head, no data",
             "perturbation.curious_client:data_free_predictions",
             "mlp2:64",
             "perturbed",
             by="client",
+            experiment="perturbation:data_free_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-exchange",
-            "perturbation",
             "L1",
             "offset off by one exchange about softmax",
             "perturbation.curious_client:exchange_predictions",
             "mlp2:64",
             "perturbed",
             by="client",
+            experiment="perturbation:exchange_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-softmax",
-            "noise",
             "L1",
             "a server reads each sample's softmax",
             "perturbation.curious_server:asked_softmax",
             "mlp2:64",
             "perturbed",
             by="server",
+            experiment="perturbation_secrets:softmax_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-factors",
-            "noise",
             "L1",
             "secret factors from balancedness",
             "perturbation.curious_client:hidden_factors",
             "mlp2:64",
             "perturbed",
             by="client",
+            experiment="perturbation_secrets:factor_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-signs",
-            "noise",
             "L1",
             "which of two models is perturbed, by signs",
             "perturbation.curious_client:recognise",
             "mlp2:64",
             "perturbed",
             by="client",
+            experiment="perturbation_secrets:sign_rows",
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-shared-mask",
-            "noise",
             "L1",
             "a mask read off two terms that share it",
             "perturbation.curious_server:masked_differences",
             "mlp2:64",
             "bilateral",
             by="server",
+            experiment="perturbation_secrets:mask_rows",
+            needs_scheme=True,
         ),
-        AttackEntry(
+        PerturbationAttack(
             "noise-membership",
-            "noise",
             "L1",
             "members told before and after the fit",
             "perturbation.predictions:fit_offset",
             "mlp3:128",
             "perturbed",
             by="client",
+            experiment="perturbation_members:perturbation_membership_rows",
         ),
-        AttackEntry(
+        StagedAttack(
             "seeds-reused",
-            "seeds",
             "L1",
             "two sums under the same biases",
             "rounds.seeds:difference_of_rounds",
             "mlp2:16",
             "ampc",
             by="server",
+            experiment="seeds:reused_rows",
+            needs_scheme=True,
         ),
-        AttackEntry(
+        StagedAttack(
             "seeds-weak",
-            "seeds",
             "L1",
             "biases of short seeds, by trying them",
             "rounds.seeds:search",
             "mlp2:16",
             "ampc",
             by="server",
+            experiment="seeds:weak_rows",
+            needs_scheme=True,
         ),
     )
 }
 
 
-def find_attack(name: str) -> AttackEntry:
+def find_attack(name: str) -> Attack:
+    """The attack of a built-in name, or of `package.module:Name` as a party's own command line has it."""
     if name in ATTACKS:
         return ATTACKS[name]
+    if ":" in name:
+        return _own_attack(name)
     near = difflib.get_close_matches(name, ATTACKS, n=1)
     remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(ATTACKS)}"
     raise ParameterError([f"unknown attack {name!r}: {remedy}"])
+
+
+def _own_attack(place: str) -> Attack:
+    module, _, attribute = place.partition(":")
+    try:
+        found = getattr(import_named(module), attribute, None)
+    except (ImportError, ValueError) as error:
+        raise ParameterError(
+            [f"attack {place!r}: module {module!r} cannot be imported ({error}); is it on PYTHONPATH?"]
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, Attack):
+        raise ParameterError([f"attack {place!r}: {module} has no class {attribute} that extends Attack"])
+    made = found()
+    if not made.name or made.name in ATTACKS:
+        raise ParameterError([f"attack {place!r}: give it a name of its own, which {made.name!r} is not"])
+    return made

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.build import load_scheme
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.simulations.audit.registry import AttackEntry, find_attack
+from veilsum.simulations.attacks.attack import Attack
+from veilsum.simulations.attacks.budget import Budget
+from veilsum.simulations.audit.registry import find_attack
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, play
 
+BASELINE = "plain"
+"""The scheme that protects nothing, which others are compared with."""
 _ANY_ATTACK = "idlg"
 _PERTURBABLE = "mlp2:64"
 """In place of dlnet, whose sigmoids carry no factors."""
@@ -54,7 +59,7 @@ class Request:
             raise ParameterError(problems)
 
     @property
-    def entry(self) -> AttackEntry:
+    def entry(self) -> Attack:
         return find_attack(self.attack)
 
     @property
@@ -62,13 +67,31 @@ class Request:
         """The model that is attacked: the user's, or the attack's own if the scheme can perturb that."""
         if self.model is not None:
             return self.model
-        perturbs = self.scheme in ("perturbed", "bilateral")
-        return _PERTURBABLE if perturbs and self.entry.model == "dlnet" else self.entry.model
+        return (
+            _PERTURBABLE
+            if load_scheme(self.scheme).perturbs and self.entry.model == Attack.model
+            else self.entry.model
+        )
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether nothing protects the parties, so that there is no undefended row beside it."""
+        return self.scheme == BASELINE and not self.defence
+
+    @property
+    def meets_its_scheme(self) -> bool:
+        """Whether the scheme is the one that the attack is made for, or derived from it."""
+        return isinstance(load_scheme(self.scheme), type(load_scheme(self.entry.against)))
+
+    @property
+    def budget(self) -> Budget:
+        """What the attack on one target may cost at this scale."""
+        return replace(self.scale.budget, images=self.images)
 
     @property
     def undefended(self) -> Request:
         """The same attack by the server of plain FedAvg on unprotected training."""
-        return replace(self, scheme="plain", defence="", adversary="server", model=self.architecture)
+        return replace(self, scheme=BASELINE, defence="", adversary="server", model=self.architecture)
 
     def config(self) -> FederationConfig:
         return FederationConfig.from_options(
@@ -85,7 +108,7 @@ class Request:
                 "local_epochs": self.local_epochs,
                 "batch_size": "all",
                 "device": "cpu",
-                "min_parties": min(3, self.parties) if self.scheme != "plain" else None,
+                "min_parties": min(3, self.parties) if load_scheme(self.scheme).hides_updates else None,
                 **({"defence": self.defence} if self.defence else {}),
             }
         )

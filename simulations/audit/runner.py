@@ -9,7 +9,7 @@ from typing import Any
 
 from veilsum.roles.cli.progress import Progress
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.pool import Job, meter_of, run_jobs
+from veilsum.simulations.audit.pool import AuditJob, meter_of, run_jobs
 from veilsum.simulations.audit.report.verdicts import verdicts, warnings
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row
@@ -34,41 +34,8 @@ class Outcome:
 
 
 def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
-    """The rows of one request, by the kind of its attack."""
-    kind = request.entry.kind
-    if kind == "gradient":
-        from veilsum.simulations.audit.rows.gradient import gradient_rows
-
-        return gradient_rows(request, steps)
-    if kind == "rounds":
-        from veilsum.simulations.audit.rows.repeated import repeated_rows
-
-        return repeated_rows(request, steps)
-    if kind == "model":
-        from veilsum.simulations.audit.rows.models import model_rows
-
-        return model_rows(request, steps)
-    if kind == "membership":
-        from veilsum.simulations.audit.rows.members import membership_rows
-
-        return membership_rows(request, steps)
-    if kind in ("generative", "gmi"):
-        from veilsum.simulations.audit.rows.generators import generative_rows, gmi_rows
-
-        return generative_rows(request, steps) if kind == "generative" else gmi_rows(request, steps)
-    if kind == "perturbation":
-        from veilsum.simulations.audit.rows.perturbation import perturbation_rows
-
-        return perturbation_rows(request, steps)
-    if kind == "noise":
-        from veilsum.simulations.audit.rows.perturbation_secrets import noise_rows
-
-        return noise_rows(request, steps)
-    if kind == "seeds":
-        from veilsum.simulations.audit.rows.seeds import seed_rows
-
-        return seed_rows(request, steps)
-    raise AssertionError(f"no experiment for attacks of kind {kind}")
+    """The rows of one request: what its attack's experiment yields."""
+    return request.entry.rows(request, steps)
 
 
 @dataclass(frozen=True)
@@ -77,13 +44,10 @@ class RequestJob:
 
     @property
     def bundle(self) -> str:
-        """The same attack under the same protection meets the same federation, and often the same gradients.
-
-        Attacks on noise perturb the same trained models.
-        """
-        if self.request.entry.kind in ("perturbation", "noise"):
-            return "noise"
-        return f"{self.request.scheme} {self.request.defence} {self.request.attack}"
+        """The same attack under the same protection meets the same federation, and often the same gradients."""
+        return (
+            self.request.entry.bundle or f"{self.request.scheme} {self.request.defence} {self.request.attack}"
+        )
 
     @property
     def heavy(self) -> bool:
@@ -112,7 +76,7 @@ def run_requests(
     progress: bool = False,
     shared: bool = False,
     workers: int = 1,
-    also: Sequence[Job] = (),
+    also: Sequence[AuditJob] = (),
 ) -> Outcome:
     """All rows of all requests, in their order; Ctrl-C ends early and keeps the rows done so far.
 
@@ -122,7 +86,7 @@ def run_requests(
     for request in requests:
         require_fit(request)
     asked = share_references(requests) if shared else requests
-    jobs: list[Job] = [*map(RequestJob, asked), *also]
+    jobs: list[AuditJob] = [*map(RequestJob, asked), *also]
     found: list[list[Any]] = [[] for _ in jobs]
     meter = meter_of(jobs, Progress("audit", 100) if progress else None)
     outcome = Outcome()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.simulations.attacks.gradient.matching import Budget
+from veilsum.simulations.attacks.budget import Budget
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ from torch import nn
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed
 from veilsum.roles.learning.training.vectorize import layout, load_vector
-from veilsum.simulations.attacks.gradient.targets import Target, config_of
+from veilsum.simulations.attacks.budget import Budget as Budget
+from veilsum.simulations.attacks.facts import config_of
+from veilsum.simulations.attacks.gradient.targets import Target
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit as AttackDoesNotFit
 
 Stopped = Literal["converged", "budget", "time", "diverged"]
@@ -67,15 +69,6 @@ def fast_convolutions(images: torch.Tensor) -> Iterator[None]:
         yield
     finally:
         switch.enabled = before
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much an attack on one target may cost."""
-
-    evaluations: int = 600
-    restarts: int = 2
-    cpu_s: float = 30.0
 
 
 @dataclass(frozen=True, eq=False)

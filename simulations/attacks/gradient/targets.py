@@ -13,7 +13,6 @@ local steps; for a single step that is the gradient again, and for several `loca
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,10 +31,9 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.seeds import generator
-from veilsum.roles.learning.task import BUILT_IN
 from veilsum.roles.views.view import OwnUpdate, PublicFacts, View
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
 if TYPE_CHECKING:
@@ -63,23 +61,6 @@ class Target:
         if self.kind == "upload":
             return f"one upload of {self.batch} image{'s' * (self.batch > 1)}"
         return f"{self.kind} of {len(self.owners)} parties, {self.batch} images"
-
-
-def config_of(facts: PublicFacts) -> FederationConfig:
-    """The federation's agreed settings as a configuration again."""
-    known = {name: value for name, value in facts.settings.items() if value is not None}
-    if "model" not in known:
-        known["model"] = default_model(str(facts.settings["task"]))
-    return FederationConfig.from_options({**known, "parties": tuple(facts.parties)})
-
-
-def default_model(task: str) -> str | None:
-    """The architecture that a built-in task has if nobody names another."""
-    place = BUILT_IN.get(task.partition(":")[0])
-    if place is None:
-        return None
-    found: str = importlib.import_module(place.partition(":")[0]).DEFAULT_MODEL
-    return found
 
 
 def gradients_in(view: View, images_per_party: int) -> list[Target]:

@@ -21,7 +21,7 @@ from veilsum.roles.learning.seeds import derive_seed
 from veilsum.roles.learning.task import Array, Samples
 from veilsum.roles.learning.training.vectorize import load_vector
 from veilsum.roles.views.view import PublicFacts
-from veilsum.simulations.attacks.gradient.targets import config_of
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.metrics import Reals, best_threshold, membership
 
 _PIXEL_MAX = 255

@@ -20,8 +20,8 @@ from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, add_biases
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
-from veilsum.simulations.attacks.gradient.targets import config_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,9 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
-from veilsum.simulations.attacks.gradient.targets import config_of, read_words
+from veilsum.simulations.attacks.gradient.targets import read_words
 
 
 def best_model(view: View) -> Model:

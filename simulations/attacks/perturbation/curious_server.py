@@ -26,7 +26,7 @@ from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.perturbation.travelled import public_noise
 from veilsum.roles.views.view import View
-from veilsum.simulations.attacks.gradient.targets import config_of
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.attacks.perturbation import cross_entropy, shared_mask
 from veilsum.simulations.attacks.perturbation.projection import Reals

@@ -21,8 +21,8 @@ from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
-from veilsum.simulations.attacks.gradient.targets import config_of
 
 Expand = Callable[[int, int], RingVector]
 """(seed, length) -> the words of a stream."""

@@ -31,10 +31,10 @@ from veilsum.simulations.attacks.metrics import feature_distance, nearest_distan
 from veilsum.simulations.attacks.model.best import best_model
 from veilsum.simulations.attacks.model.gan import Prior, train_prior
 from veilsum.simulations.attacks.model.gmi import invert_model
-from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.request import BASELINE, Request
 from veilsum.simulations.audit.rows.evaluators import classes_shown, evaluator
 from veilsum.simulations.audit.rows.gradient import clean_targets, heading_of, targets_of
-from veilsum.simulations.audit.rows.row import Picture, Row, RowKind, image_row
+from veilsum.simulations.audit.rows.row import Picture, Row, RowKind, image_row, readable_model
 from veilsum.simulations.audit.stage import Played, attackable_task, pixels, play
 from veilsum.simulations.audit.steps import Steps
 
@@ -59,7 +59,7 @@ def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
     clean = [(target, one) for one in played for target in clean_targets(request, one)]
     noise = [(as_noise(target, request.seed), one) for target, one in clean[:half]]
     yield _images(request, "null", noise, prior, steps)
-    if request.scheme == "plain" and not request.defence and request.adversary == "server":
+    if request.is_baseline and request.adversary == "server":
         # The server of plain FedAvg holds what an oracle is given.
         yield replace(attack, row="oracle", threat="")
         return
@@ -105,12 +105,12 @@ def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
 
 def _undefended(request: Request, oracle: Row) -> Iterator[Row]:
     """The server of plain FedAvg holds what the oracle is given: the same numbers, beside the others."""
-    if request.scheme != "plain" or request.defence:
-        yield replace(oracle, row="undefended", scheme="plain", defence="none", adversary="server")
+    if not request.is_baseline:
+        yield replace(oracle, row="undefended", scheme=BASELINE, defence="none", adversary="server")
 
 
 def _models(initial: Model, held: Model, true: Model) -> Iterator[tuple[RowKind, Model]]:
-    yield "attack", np.nan_to_num(np.clip(held, -1e6, 1e6)).astype(np.float32)
+    yield "attack", readable_model(held)
     yield "null", initial
     yield "oracle", true
 

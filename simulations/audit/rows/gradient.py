@@ -19,7 +19,7 @@ from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
-from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.request import BASELINE, Request
 from veilsum.simulations.audit.rows.evaluators import classes_shown
 from veilsum.simulations.audit.rows.memory import inverted
 from veilsum.simulations.audit.rows.row import Heading, Row, RowKind, image_row
@@ -40,7 +40,7 @@ def gradient_rows(request: Request, steps: Steps) -> Iterator[Row]:
 
 
 def reference_rows(request: Request, played: Sequence[Played], steps: Steps) -> Iterator[Row]:
-    if request.scheme != "plain" or request.defence or request.adversary != "server":
+    if not request.is_baseline or request.adversary != "server":
         plain = request.undefended
         bare = [(target, one) for one in plain.stages() for target in targets_of(plain, one)]
         yield from attack_rows(plain, bare, "undefended", steps)
@@ -76,7 +76,7 @@ def attack_rows(
         found: list[Reconstruction] = []
         for target, _ in group:
             steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
-            found.append(inverted(request.entry, target, request.scale.budget, request.seed))
+            found.append(inverted(request.entry, target, request.budget, request.seed))
         heading = heading_of(request, kind, note)
         shown = functools.partial(classes_shown, request)
         row = image_row(heading, found, [dict(played.truth) for _, played in group], shown)
@@ -99,7 +99,7 @@ def heading_of(request: Request, kind: RowKind, note: str) -> Heading:
 
 def clean_targets(request: Request, played: Played) -> list[Target]:
     """What the secret would show: each party's unprotected update at the first model."""
-    bare = replace(request, scheme="plain", defence="").config()
+    bare = replace(request, scheme=BASELINE, defence="").config()
     task = attackable_task(bare)
     view = played.view("server")
     owners = list(played.config.parties)

@@ -8,7 +8,7 @@ attack on the first model, which saw nobody's data; the oracle is the attack on 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,20 +17,41 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Samples
-from veilsum.simulations.attacks.membership.membership import Exposed, Scores, split_suspects
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.membership.membership import Exposed, Scores, Suspects, split_suspects
 from veilsum.simulations.attacks.metrics import membership, success_rate
 from veilsum.simulations.attacks.model.best import best_model
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.gradient import heading_of
-from veilsum.simulations.audit.rows.row import Row, RowKind
+from veilsum.simulations.audit.rows.row import Heading, Row, RowKind, readable_model
 from veilsum.simulations.audit.stage import Played, attackable_task, play, with_wrong_labels
 from veilsum.simulations.audit.steps import Steps
 
 LABEL_NOISE = 0.2
 _ROUNDS, _CLIP = 8, 64.0
+Score = Callable[[Exposed, Suspects, View], Scores]
 
 
 def membership_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    """By an attack that scores suspects by the attacked model alone."""
+    attack, scale = request.entry.load(), request.scale
+    return _rows(
+        request, steps, lambda exposed, suspects, _: attack(exposed, suspects, scale.epochs, request.seed)
+    )
+
+
+def shadow_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    """By an attack that trains models of its own, from the same first model."""
+    attack, shadows = request.entry.load(), request.scale.shadows
+
+    def score(exposed: Exposed, suspects: Suspects, known: View) -> Scores:
+        found: Scores = attack(exposed, suspects, known.facts, known.initial_model, shadows, request.seed)
+        return found
+
+    return _rows(request, steps, score)
+
+
+def _rows(request: Request, steps: Steps, score: Score) -> Iterator[Row]:
     steps.expect(4)
     steps(f"{request.scheme}: training a model to attack")
     played = _trained(request)
@@ -38,14 +59,14 @@ def membership_rows(request: Request, steps: Steps) -> Iterator[Row]:
     view = played.view(request.adversary)
     attacked = best_model(view)
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
-    row = _row(request, "attack", played, others, attacked)
+    row = _row(request, "attack", played, others, attacked, score)
     yield replace(row, threat=repr(view))
-    if request.scheme != "plain" or request.defence or request.adversary not in ("server", "client"):
+    if not request.is_baseline or request.adversary not in ("server", "client"):
         plain = request.undefended
         bare = _trained(plain)
-        yield _row(plain, "undefended", bare, others, bare.model)
-    yield _row(request, "null", played, others, view.initial_model)
-    yield _row(request, "oracle", played, others, played.model)
+        yield _row(plain, "undefended", bare, others, bare.model, score)
+    yield _row(request, "null", played, others, view.initial_model, score)
+    yield _row(request, "oracle", played, others, played.model, score)
 
 
 def _config(request: Request) -> FederationConfig:
@@ -74,39 +95,34 @@ def outsiders(request: Request, played: Played) -> Samples:
     return with_wrong_labels(task.test.take(chosen), LABEL_NOISE, int(task.train.targets.max()) + 1, rng)
 
 
-def _row(request: Request, kind: RowKind, played: Played, others: Samples, model: Model) -> Row:
+def _row(request: Request, kind: RowKind, played: Played, others: Samples, model: Model, score: Score) -> Row:
     started = time.process_time()
-    facts = played.view("server").facts
-    held = list(played.truth.values())
-    members = Samples.joined(held)
+    members = Samples.joined(played.truth.values())
     suspects = split_suspects(members, others, generator(request.seed, "audit suspects"))
-    exposed = Exposed(facts, np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32))
-    attack = request.entry.load()
-    scores: Scores
-    if request.attack == "mia-shadow":
-        initial = played.view("server").initial_model
-        scores = attack(exposed, suspects, facts, initial, request.scale.shadows, request.seed)
-    else:
-        scores = attack(exposed, suspects, request.scale.epochs, request.seed)
+    known, readable = played.view("server"), readable_model(model)
+    scores = score(Exposed(known.facts, readable), suspects, known)
+    row = told_row(heading_of(request, kind, "membership"), scores, accuracy=played.accuracy(readable))
+    return replace(row, cpu_s=time.process_time() - started)
+
+
+def told_row(heading: Heading, scores: Scores, **also: float) -> Row:
+    """How many of those in question were told right."""
     told = membership(scores.members, scores.others, scores.threshold)
     asked = len(scores.members) + len(scores.others)
     rate = success_rate(round(told.accuracy * asked), asked)
+    best = {} if scores.best_epoch_accuracy is None else {"best_epoch_accuracy": scores.best_epoch_accuracy}
     return Row(
-        **vars(heading_of(request, kind, "membership")),
+        **vars(heading),
         n=asked,
-        cpu_s=time.process_time() - started,
+        cpu_s=0.0,
         success_rate=told.accuracy,
         ci_low=rate.low,
         ci_high=rate.high,
         extra={
             "membership_accuracy": told.accuracy,
             "auc": told.auc,
-            **(
-                {}
-                if scores.best_epoch_accuracy is None
-                else {"best_epoch_accuracy": scores.best_epoch_accuracy}
-            ),
+            **best,
             "tpr_at_1_percent_fpr": told.tpr_at_1_percent_fpr,
-            "accuracy": played.accuracy(np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32)),
+            **also,
         },
     )

@@ -11,19 +11,22 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import replace
 
+from veilsum.simulations.attacks.attack import Attack, GradientInversion
 from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target
-from veilsum.simulations.audit.registry import AttackEntry
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
 _MOST = 1000
 _made: OrderedDict[bytes, Reconstruction] = OrderedDict()
 
 
-def inverted(entry: AttackEntry, target: Target, budget: Budget, seed: int) -> Reconstruction:
+def inverted(attack: Attack, target: Target, budget: Budget, seed: int) -> Reconstruction:
     """What the attack makes of the target, now or remembered."""
-    key = _key(entry.name, target, budget, seed)
+    if not isinstance(attack, GradientInversion):
+        raise AttackDoesNotFit(f"{attack.name} does not invert single gradients")
+    key = _key(f"{type(attack).__module__}.{type(attack).__qualname__} {attack.name}", target, budget, seed)
     if key not in _made:
-        _made[key] = entry.load()(target, budget, seed)
+        _made[key] = attack.invert(target, budget, seed)
         if len(_made) > _MOST:
             _made.popitem(last=False)
     return replace(_made[key], target=target)

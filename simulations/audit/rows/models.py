@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from veilsum.protocol.numbers.model import Model
-from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.attacks.attack import ModelRecovery
 from veilsum.simulations.attacks.metrics import model_distance, success_rate
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.attacks.model.best import best_model
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.gradient import heading_of
-from veilsum.simulations.audit.rows.row import Row, RowKind
+from veilsum.simulations.audit.rows.row import Row, RowKind, readable_model
 from veilsum.simulations.audit.stage import Played
 from veilsum.simulations.audit.steps import Steps
 from veilsum.simulations.audit.sweeps.perturbed_models import predicts_alike, true_updates
@@ -33,24 +34,25 @@ def model_rows(request: Request, steps: Steps) -> Iterator[Row]:
     played = list(request.stages())
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
     started = time.process_time()
-    recover = request.entry.load()
-    found = [recover(one.view(request.adversary)) for one in played]
-    row = _row(request, "attack", played, found, time.process_time() - started)
+    attack = request.entry
+    assert isinstance(attack, ModelRecovery)
+    found = [attack.form(one.view(request.adversary)) for one in played]
+    row = model_row(request, "attack", played, found, time.process_time() - started)
     yield replace(row, threat=repr(played[0].view(request.adversary)))
     plain = request.undefended
     bare = list(plain.stages())
-    yield _row(plain, "undefended", bare, [best_model(one.view("server")) for one in bare], 0.0)
-    yield _row(request, "null", played, [one.view("server").initial_model for one in played], 0.0)
-    yield _row(request, "oracle", played, [one.model for one in played], 0.0)
+    yield model_row(plain, "undefended", bare, [best_model(one.view("server")) for one in bare], 0.0)
+    yield model_row(request, "null", played, [one.view("server").initial_model for one in played], 0.0)
+    yield model_row(request, "oracle", played, [one.model for one in played], 0.0)
 
 
-def _row(
+def model_row(
     request: Request, kind: RowKind, played: Sequence[Played], found: Sequence[Model], cpu_s: float
 ) -> Row:
     distances = [model_distance(model, one.model) for model, one in zip(found, played, strict=True)]
     exact = sum(distance <= EXACT for distance in distances)
     rate = success_rate(exact, len(distances))
-    readable = [np.nan_to_num(np.clip(model, -1e6, 1e6)).astype(np.float32) for model in found]
+    readable = [readable_model(model) for model in found]
     return Row(
         **vars(heading_of(request, kind, NOTE)),
         n=len(distances),

@@ -33,13 +33,12 @@ from veilsum.simulations.attacks.perturbation.predictions import (
     projected_predictions,
     raw_predictions,
 )
-from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.request import BASELINE, Request
 from veilsum.simulations.audit.rows.gradient import heading_of
 from veilsum.simulations.audit.rows.row import Row, RowKind
 from veilsum.simulations.audit.stage import Played, attackable_task, play
 from veilsum.simulations.audit.steps import Steps
 
-SCHEMES = ("perturbed", "bilateral")
 OWN_SAMPLES = 80
 _ROUNDS, _EPOCHS = 3, 10
 Predict = Callable[[View, Array], NDArray[np.int64]]
@@ -61,25 +60,46 @@ class Noise:
         return f"{self.loss}, {self.mode}, m = {self.groups}"
 
 
-TRIED = {
-    "perturbation": (Noise(), Noise(groups=1), Noise(mode="scale")),
-    "noise-line": (Noise("mse", 1), Noise("mse", 10)),
-    "noise-data-free": (Noise("mse", 1), Noise("mse", 10)),
-    "noise-exchange": (Noise("ce", 1), Noise("ce", 10)),
-}
+@dataclass(frozen=True)
+class Experiment:
+    """The perturbations that an attack on predictions is tried on, and its rows' words."""
 
-_WORDS = {
-    "perturbation": "fit on own labels",
-    "noise-line": "least squares on own labels",
-    "noise-data-free": "medians of the head",
-    "noise-exchange": "one exchange",
-}
+    tried: tuple[Noise, ...]
+    words: str
+    projects: bool = False
+    """Whether the projection, which needs no labels, stands beside it."""
 
 
-def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    """Every kind of noise by a client that does nothing and by the attack; then the rows that give them a scale."""
+def fit_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    tried = (Noise(), Noise(groups=1), Noise(mode="scale"))
+    return _rows(request, steps, Experiment(tried, "fit on own labels", projects=True))
+
+
+def line_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    return _rows(
+        request, steps, Experiment((Noise("mse", 1), Noise("mse", 10)), "least squares on own labels")
+    )
+
+
+def data_free_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    return _rows(request, steps, Experiment((Noise("mse", 1), Noise("mse", 10)), "medians of the head"))
+
+
+def exchange_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    return _rows(request, steps, Experiment((Noise("ce", 1), Noise("ce", 10)), "one exchange"))
+
+
+def announce(request: Request, steps: Steps) -> None:
+    """Refuse a scheme that does not perturb, and say what begins."""
     require_perturbation(request)
-    noises = TRIED[request.attack]
+    steps.expect(2)
+    steps(f"{request.scheme}/{request.adversary}/{request.attack}")
+
+
+def _rows(request: Request, steps: Steps, experiment: Experiment) -> Iterator[Row]:
+    """Every perturbation by a client that does nothing and by the attack; then the rows that give them a scale."""
+    require_perturbation(request)
+    noises = experiment.tried
     steps.expect(2 * len(noises) + 2)
     task = attackable_task(request.config())
     for noise in noises:
@@ -90,7 +110,7 @@ def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
         view = played.view(request.adversary)
         pooled = len(view.members) > 1
         steps(f"{request.scheme}/{request.adversary}/{request.attack}, {noise}")
-        for words, level, attack in _attacks(request, noise):
+        for words, level, attack in _attacks(request, experiment, noise):
             started = time.process_time()
             guess = attack(view, task.test.inputs)
             cpu_s = time.process_time() - started
@@ -100,20 +120,20 @@ def perturbation_rows(request: Request, steps: Steps) -> Iterator[Row]:
             yield from _reference_rows(request, noise, played, model, task)
 
 
-def _attacks(request: Request, noise: Noise) -> Iterator[tuple[str, str, Predict]]:
+def _attacks(request: Request, experiment: Experiment, noise: Noise) -> Iterator[tuple[str, str, Predict]]:
     yield "does nothing", "L0", raw_predictions
     if noise.mode == "scale":
         return
-    if request.attack == "perturbation":
+    if experiment.projects:
         yield "projection", "L1", projected_predictions
-    yield _WORDS[request.attack], request.entry.knowledge, request.entry.load()
+    yield experiment.words, request.entry.knowledge, request.entry.load()
 
 
 def _reference_rows(
     request: Request, noise: Noise, played: Played, model: Model, task: Task
 ) -> Iterator[Row]:
     expected = _classes(played.view("server"), model, task)
-    plain = FederationConfig.from_options({"scheme": "plain"}, request.config())
+    plain = FederationConfig.from_options({"scheme": BASELINE}, request.config())
     bare = play(plain, 1, model=model).view("client")
     received = next(message.model for _, message in bare.received(RoundOpened))
     guess = _classes(bare, received, task)
@@ -129,9 +149,9 @@ def _reference_rows(
 
 
 def require_perturbation(request: Request) -> None:
-    if request.scheme not in SCHEMES:
+    if not request.config().perturbs:
         raise ParameterError(
-            [f"{request.attack} is an attack on {' and '.join(SCHEMES)}, not on {request.scheme}"]
+            [f"{request.attack} is an attack on perturbed and bilateral, not on {request.scheme}"]
         )
 
 
@@ -143,7 +163,7 @@ def trained_model(request: Request, loss: str) -> Model:
 @functools.lru_cache(maxsize=8)
 def _train(task: str, data: str | None, seed: int, model: str, loss: str) -> Model:
     options = {
-        "scheme": "plain",
+        "scheme": BASELINE,
         "task": task,
         "data": data,
         "seed": seed,

@@ -24,16 +24,16 @@ from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.training.compare import train_central
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.membership.membership import Exposed, loss_threshold, split_suspects
-from veilsum.simulations.attacks.metrics import membership, success_rate
 from veilsum.simulations.attacks.perturbation.cross_entropy import Reals
 from veilsum.simulations.attacks.perturbation.least_squares import remove_offset
 from veilsum.simulations.attacks.perturbation.predictions import PerturbedModel, fit_offset
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.gradient import heading_of
-from veilsum.simulations.audit.rows.members import LABEL_NOISE, outsiders
-from veilsum.simulations.audit.rows.perturbation import Noise
+from veilsum.simulations.audit.rows.members import LABEL_NOISE, outsiders, told_row
+from veilsum.simulations.audit.rows.perturbation import Noise, announce
 from veilsum.simulations.audit.rows.row import Row, RowKind
 from veilsum.simulations.audit.stage import FewImages, Played, attackable_task, play
+from veilsum.simulations.audit.steps import Steps
 
 NOISE = Noise("ce", 10)
 _ROUNDS = 3
@@ -53,8 +53,9 @@ class Seen(Exposed):
         return torch.from_numpy(remove_offset(outputs, alpha, self._offset))
 
 
-def noise_membership_rows(request: Request) -> Iterator[Row]:
+def perturbation_membership_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """By raw outputs, after the fit, and by the protected model; beside them what the true model gives."""
+    announce(request, steps)
     images = request.scale.members // request.parties
     model = _remembering_model(request, images)
     options = {"loss": NOISE.loss, "groups": NOISE.groups, "gamma": NOISE.gamma}
@@ -118,19 +119,4 @@ def _row(
     strangers = others.take(np.arange(len(members)))
     suspects = split_suspects(members, strangers, generator(request.seed, "audit suspects"))
     scores = loss_threshold(exposed, suspects, request.scale.epochs, request.seed)
-    told = membership(scores.members, scores.others, scores.threshold)
-    asked = len(scores.members) + len(scores.others)
-    rate = success_rate(round(told.accuracy * asked), asked)
-    return Row(
-        **vars(heading_of(request, kind, target)),
-        n=asked,
-        cpu_s=cpu_s,
-        success_rate=told.accuracy,
-        ci_low=rate.low,
-        ci_high=rate.high,
-        extra={
-            "membership_accuracy": told.accuracy,
-            "auc": told.auc,
-            "tpr_at_1_percent_fpr": told.tpr_at_1_percent_fpr,
-        },
-    )
+    return replace(told_row(heading_of(request, kind, target), scores), cpu_s=cpu_s)

@@ -21,7 +21,7 @@ from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.training.vectorize import layout, to_vector
 from veilsum.roles.views.view import PublicFacts, View
-from veilsum.simulations.attacks.gradient.targets import config_of
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.membership.membership import Exposed
 from veilsum.simulations.attacks.perturbation import signs
 from veilsum.simulations.attacks.perturbation.cross_entropy import Reals
@@ -37,11 +37,10 @@ from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.measured import counted_row
 from veilsum.simulations.audit.rows.perturbation import (
     Noise,
+    announce,
     perturbation,
-    require_perturbation,
     trained_model,
 )
-from veilsum.simulations.audit.rows.perturbation_members import noise_membership_rows
 from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.stage import Played, play
 from veilsum.simulations.audit.steps import Steps
@@ -51,22 +50,9 @@ ASKED, TRIALS = 8, 16
 _MASK_BITS = 32
 
 
-def noise_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    require_perturbation(request)
-    steps.expect(2)
-    steps(f"{request.scheme}/{request.adversary}/{request.attack}")
-    experiments = {
-        "noise-softmax": _softmax_rows,
-        "noise-factors": _factor_rows,
-        "noise-signs": _sign_rows,
-        "noise-shared-mask": _mask_rows,
-        "noise-membership": noise_membership_rows,
-    }
-    yield from experiments[request.attack](request)
-
-
-def _softmax_rows(request: Request) -> Iterator[Row]:
+def softmax_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Each sample's softmax in the server's hands; the printed exchange was to hide it."""
+    announce(request, steps)
     model = trained_model(request, "ce")
     for noise in (Noise("ce", 10), Noise("ce", 1, exchange="printed", gamma=1.0)):
         played = perturbation(request, noise, model, ASKED)
@@ -109,8 +95,9 @@ def _noise_softmax(request: Request, like: Reals) -> Reals:
     return found
 
 
-def _factor_rows(request: Request) -> Iterator[Row]:
+def factor_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The factor of every hidden unit, from one round's perturbed weights and the public first model."""
+    announce(request, steps)
     words = f"hidden factors, within {NEAR_FACTOR:.0%}"
     for noise in (Noise("mse", 1), Noise("ce", mode="scale")):
         played = perturbation(request, noise, trained_model(request, noise.loss))
@@ -149,8 +136,9 @@ def _factor_row(request: Request, target: str, found: Reals, truth: Reals) -> Ro
     )
 
 
-def _sign_rows(request: Request) -> Iterator[Row]:
+def sign_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The game of semantic security, once per round: two models, one of them perturbed under a fresh key."""
+    announce(request, steps)
     played = perturbation(request, Noise("mse", 1), trained_model(request, "mse"), 2, rounds=TRIALS)
     view, models = played.view(request.adversary), _models_of_rounds(request, played)
     draw = generator(request.seed, "audit candidates")
@@ -208,8 +196,9 @@ def _unperturbed(keys: PerturbationKeys, server: View, round_: int, candidate: M
     return float(np.abs(keys.of_round(round_).encrypt(candidate.astype(np.float64)) - sent).max())
 
 
-def _mask_rows(request: Request) -> Iterator[Row]:
+def mask_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Two terms of one client under one mask show their difference; here every term has a mask of its own."""
+    announce(request, steps)
     noise = Noise("mse", 1, gamma=1.0)
     played = perturbation(request, noise, trained_model(request, "mse"), ASKED)
     view = played.view(request.adversary)

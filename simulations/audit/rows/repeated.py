@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from veilsum.simulations.attacks.gradient.analytic import analytic
+from veilsum.simulations.attacks.attack import SeriesInversion, shared_budget, uploads_by_party
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise
 from veilsum.simulations.audit.request import Request
@@ -36,40 +35,22 @@ def repeated_rows(request: Request, steps: Steps) -> Iterator[Row]:
     yield _row(request, "null", noise[:2], steps)
     plain = replace(request.undefended, rounds=request.rounds)
     bare = [(group, one) for one in plain.stages() for group in _series(plain, one)[:half]]
-    undefended = _row(plain, "undefended", bare, steps, invert=_without_sketch(request))
+    undefended = _row(plain, "undefended", bare, steps)
     yield undefended
     # Who is given the noise or needs no sketch holds the clean gradients: the same numbers, told of the defence.
     yield replace(undefended, row="oracle", scheme=request.scheme, defence=request.defence or "none")
 
 
-def _without_sketch(request: Request) -> Callable[..., Reconstruction] | None:
-    """Where there is no sketch to solve for, division alone gives the input of the first layer."""
-    if request.attack != "sketch-rounds":
-        return None
-    return lambda group, budget, seed: analytic(group[0], budget, seed)
-
-
 def _series(request: Request, played: Played) -> list[list[Target]]:
-    """Per party, its uploads of all rounds."""
-    groups: dict[str, list[Target]] = defaultdict(list)
-    for target in targets_of(request, played):
-        if target.kind == "upload":
-            groups[target.owners[0]].append(target)
-    return list(groups.values())
+    return uploads_by_party(targets_of(request, played))
 
 
-def _row(
-    request: Request,
-    kind: RowKind,
-    series: Sequence[tuple[list[Target], Played]],
-    steps: Steps,
-    invert: Callable[..., Reconstruction] | None = None,
-) -> Row:
-    invert = invert or request.entry.load()
-    found = []
-    budget = replace(
-        request.scale.budget, evaluations=max(1, request.scale.budget.evaluations // len(series[0][0]))
-    )
+def _row(request: Request, kind: RowKind, series: Sequence[tuple[list[Target], Played]], steps: Steps) -> Row:
+    attack = request.entry
+    assert isinstance(attack, SeriesInversion)
+    invert = attack.invert_undefended if kind == "undefended" else attack.invert
+    found: list[Reconstruction] = []
+    budget = shared_budget(request.budget, series[0][0])
     for group, _ in series:
         steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
         found.append(invert(group, budget, request.seed))

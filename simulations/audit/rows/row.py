@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.numbers.model import Model
 from veilsum.roles.cli.output import Table
 from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.gradient.matching import Images, Reconstruction
@@ -77,6 +78,12 @@ class Heading:
     knowledge: str
     row: RowKind
     target: str
+
+
+def readable_model(words: Model) -> Model:
+    """Numbers read from anything as a model that can be evaluated: finite, and not beyond all measure."""
+    found: Model = np.nan_to_num(np.clip(words, -1e6, 1e6)).astype(np.float32)
+    return found
 
 
 def image_row(

@@ -22,8 +22,8 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
-from veilsum.simulations.attacks.gradient.targets import config_of
 from veilsum.simulations.attacks.rounds.seeds import difference, difference_of_rounds, numpy_stream, search
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.measured import counted_row
@@ -35,14 +35,14 @@ TRIED_SEEDS, SHORT_BITS = 4096, 32
 _ALIKE = 0.99
 
 
-def seed_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    if request.scheme != "ampc":
-        raise ParameterError([f"{request.attack} is an attack on ampc, not on {request.scheme}"])
+def _played(request: Request, steps: Steps) -> Played:
+    if not request.meets_its_scheme:
+        raise ParameterError(
+            [f"{request.attack} is an attack on {request.entry.against}, not on {request.scheme}"]
+        )
     steps.expect(1)
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
-    played = next(replace(request, rounds=2).stages())
-    make = _reused_rows if request.attack == "seeds-reused" else _weak_rows
-    yield from make(request, played)
+    return next(replace(request, rounds=2).stages())
 
 
 def _true_sums(played: Played) -> tuple[FixedPoint, list[RingVector]]:
@@ -53,7 +53,8 @@ def _true_sums(played: Played) -> tuple[FixedPoint, list[RingVector]]:
     return encoding, [np.array(totals[round_]) for round_ in (0, 1)]
 
 
-def _reused_rows(request: Request, played: Played) -> Iterator[Row]:
+def reused_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    played = _played(request, steps)
     view = played.view(request.adversary)
     encoding, (first, second) = _true_sums(played)
     truth = difference(encoding, first, second)
@@ -97,7 +98,8 @@ def _words(draw: np.random.Generator, encoding: FixedPoint, like: RingVector) ->
     return draw.integers(0, np.iinfo(dtype).max, len(like), dtype=dtype, endpoint=True)
 
 
-def _weak_rows(request: Request, played: Played) -> Iterator[Row]:
+def weak_rows(request: Request, steps: Steps) -> Iterator[Row]:
+    played = _played(request, steps)
     view = played.view(request.adversary)
     encoding, (total, _) = _true_sums(played)
     parties = int(total[-1])

@@ -9,7 +9,7 @@ from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.sweeps.perturbed_models import SCHEMES as PERTURBING
-from veilsum.simulations.audit.sweeps.perturbed_models import noise_requests
+from veilsum.simulations.audit.sweeps.perturbed_models import perturbation_requests
 from veilsum.simulations.audit.sweeps.sweeps import sweep_requests
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
@@ -40,7 +40,7 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
     )
     found += [request("plain", "client", attack) for attack in memberships]
     found.append(request("ampc", "server", "mia-loss"))
-    found += noise_requests(scale, seed, task, data)
+    found += perturbation_requests(scale, seed, task, data)
     if scale.heavy:
         found += [request("plain", "server", name) for name in ("generative", "gmi") if name in ATTACKS]
     return found

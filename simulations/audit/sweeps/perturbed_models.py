@@ -19,7 +19,7 @@ _MODEL = "mlp2:64"
 _ALIKE = 1e-3
 
 
-def noise_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iterator[Request]:
+def perturbation_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iterator[Request]:
     """Both schemes by every adversary, with the attacks that are made for them, and the seeds of ampc."""
 
     def request(scheme: str, adversary: str, attack: str, model: str | None = None) -> Request:

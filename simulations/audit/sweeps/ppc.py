@@ -15,7 +15,7 @@ from veilsum.roles.cli.progress import Progress
 from veilsum.roles.learning.defences.parse import parse_defence, split_settings
 from veilsum.roles.learning.defences.registry import built_in_defences
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.pool import Job, meter_of, run_jobs
+from veilsum.simulations.audit.pool import AuditJob, meter_of, run_jobs
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row, number
 from veilsum.simulations.audit.scales import Scale
@@ -102,7 +102,7 @@ def measure(
     request = Request(
         "plain", "server", "idlg", scale, seed=seed, task=task, data=data, parties=scale.ppc_images
     )
-    jobs: list[Job] = [UndefendedJob(request)]
+    jobs: list[AuditJob] = [UndefendedJob(request)]
     if not defences:
         raise ParameterError([f"name a defence: {_walkable()}"])
     attacks = dict.fromkeys([NAIVE, *(trial_of(name).adaptive for name in defences if trial_of(name).walked)])

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from veilsum.simulations.attacks.attack import Attack
 from veilsum.simulations.attacks.gradient.dlg import idlg
 from veilsum.simulations.attacks.gradient.matching import SMALL, Budget, Victim, fast_convolutions, minimise
-from veilsum.simulations.audit.registry import AttackEntry, find_attack
+from veilsum.simulations.audit.registry import find_attack
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import memory
 from veilsum.simulations.audit.rows.gradient import targets_of
@@ -78,13 +79,13 @@ def test_an_attack_computes_no_gradients_of_parameters(monkeypatch: pytest.Monke
 
 def test_the_same_gradient_is_inverted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    load = AttackEntry.load
+    load = Attack.load
 
-    def counted(self: AttackEntry) -> Any:
+    def counted(self: Attack) -> Any:
         calls.append(self.name)
         return load(self)
 
-    monkeypatch.setattr(AttackEntry, "load", counted)
+    monkeypatch.setattr(Attack, "load", counted)
     monkeypatch.setattr(memory, "_made", type(memory._made)())
     request = Request("plain", "server", "idlg", find_scale("smoke"))
     one, other = targets_of(request, next(request.stages()))[:2]

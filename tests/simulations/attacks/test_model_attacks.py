@@ -10,8 +10,9 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.numbers.ring import Ring
 from veilsum.roles.learning.task import Samples
+from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget
-from veilsum.simulations.attacks.gradient.targets import config_of, gradients_in
+from veilsum.simulations.attacks.gradient.targets import gradients_in
 from veilsum.simulations.attacks.membership.membership import (
     Exposed,
     attack_network,

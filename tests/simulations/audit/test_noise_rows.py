@@ -29,10 +29,16 @@ from veilsum.simulations.audit.runner import rows_of
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.stage import Played, play
 from veilsum.simulations.audit.steps import Steps
-from veilsum.simulations.audit.sweeps.perturbed_models import noise_requests, predicts_alike, true_updates
+from veilsum.simulations.audit.sweeps.perturbed_models import (
+    perturbation_requests,
+    predicts_alike,
+    true_updates,
+)
 
 SMOKE = find_scale("smoke")
-NOISE_ATTACKS = [name for name, entry in ATTACKS.items() if entry.kind in ("perturbation", "noise", "seeds")]
+NOISE_ATTACKS = [
+    name for name, entry in ATTACKS.items() if entry.needs_perturbation or name.startswith("seeds")
+]
 ADVERSARIES = {"noise-softmax": "server", "noise-shared-mask": "server"}
 
 
@@ -58,7 +64,7 @@ def share(row: Row) -> float:
 
 
 def played_for(attack: str) -> tuple[str, str, str]:
-    if ATTACKS[attack].kind == "seeds":
+    if not ATTACKS[attack].needs_perturbation:
         return "ampc", "server", attack
     return ATTACKS[attack].against, ADVERSARIES.get(attack, "client"), attack
 
@@ -230,7 +236,7 @@ def test_attacks_on_noise_and_seeds_refuse_other_schemes() -> None:
 
 
 def test_requests_and_rows_can_travel_to_another_process() -> None:
-    requests = list(noise_requests(SMOKE, 7, "digits", None))
+    requests = list(perturbation_requests(SMOKE, 7, "digits", None))
     assert pickle.loads(pickle.dumps(requests)) == requests
     row = found("ampc", "server", "seeds-reused", "change")
     assert pickle.loads(pickle.dumps(row)).figures() == row.figures()

@@ -1,0 +1,35 @@
+"""The public facts of a view as a configuration again.
+
+A recorded view comes from a file, and a file does not choose what is imported: a scheme of a user's own is taken only
+if its module was loaded already, because the user named it; defences and tasks are not loaded from here at all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.task import BUILT_IN
+from veilsum.roles.views.view import PublicFacts
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
+
+
+def config_of(facts: PublicFacts) -> FederationConfig:
+    """The federation's agreed settings as a configuration again, without its defence."""
+    known = {name: value for name, value in facts.settings.items() if value is not None and name != "defence"}
+    module, colon, _ = str(known.get("scheme", "")).rpartition(":")
+    if colon and module not in sys.modules:
+        raise AttackDoesNotFit(f"the view was recorded under {known['scheme']}: name it with --scheme too")
+    if "model" not in known:
+        known["model"] = default_model(str(facts.settings["task"]))
+    return FederationConfig.from_options({**known, "parties": tuple(facts.parties)})
+
+
+def default_model(task: str) -> str | None:
+    """The architecture that a built-in task has if nobody names another."""
+    place = BUILT_IN.get(task.partition(":")[0])
+    if place is None:
+        return None
+    found: str = importlib.import_module(place.partition(":")[0]).DEFAULT_MODEL
+    return found
