@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.user_code import import_named
+from veilsum.roles.config.user_code import load_named
 from veilsum.simulations.attacks.attack import (
     Attack,
     GradientInversion,
@@ -246,15 +246,12 @@ def find_attack(name: str) -> Attack:
 
 
 def _own_attack(place: str) -> Attack:
-    module, _, attribute = place.partition(":")
-    try:
-        found = getattr(import_named(module), attribute, None)
-    except (ImportError, ValueError) as error:
-        raise ParameterError(
-            [f"attack {place!r}: module {module!r} cannot be imported ({error}); is it on PYTHONPATH?"]
-        ) from error
+    code = load_named("attack", place)
+    found = code.value()
     if not isinstance(found, type) or not issubclass(found, Attack):
-        raise ParameterError([f"attack {place!r}: {module} has no class {attribute} that extends Attack"])
+        raise ParameterError(
+            [f"attack {place!r}: {code.module.__name__} has no class {code.name} that extends Attack"]
+        )
     made = found()
     if not made.name or made.name in ATTACKS:
         raise ParameterError([f"attack {place!r}: give it a name of its own, which {made.name!r} is not"])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.build import load_scheme
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.schemes import load_scheme
 from veilsum.simulations.attacks.attack import Attack
 from veilsum.simulations.attacks.budget import Budget
 from veilsum.simulations.audit.registry import find_attack
