@@ -28,6 +28,8 @@ FOLDERS = ("protocol", "transport", "roles", "simulations")
 STARTING = "starting"
 CARRYING = "carrying"
 WRAPPER = "python"
+_FRAMING = "transport/framing/"
+"""Whose turn comes when something arrives, also where a role's own task waits for it."""
 _TASK_RUNNER = "asyncio/events.py"
 _MOVES = {
     TransitionTable.require_move.__code__: "target",
@@ -61,7 +63,7 @@ class Tracer:
         root = self._root(frame)
         if root is None:
             return
-        carrying = root.startswith("transport/")
+        carrying = root.startswith("transport/") or name.startswith(_FRAMING)
         with self._writing:
             if (carrying, name) not in self._visited:
                 self._visited.add((carrying, name))
