@@ -95,7 +95,7 @@ class Table:
         self._numbers = 0
         self._crash_points: dict[PartyId, type[Message]] = {}
         names = (SERVER, *federation.participants)
-        self._disks = {name: PersistentState(0, None) for name in names}
+        self.disks = {name: PersistentState(0, None) for name in names}
         self._random = {name: federation.entropy.for_party(name) for name in names}
         self._pumps: dict[PartyId, Pump] = {}
         self.machines: dict[PartyId, ServerMachine | ParticipantMachine] = {}
@@ -292,7 +292,7 @@ class Table:
                 return
             match action:
                 case Keep():
-                    self._disks[name] = action.state.copy()
+                    self.disks[name] = action.state.copy()
                 case Tell():
                     self.trace.entries.append(Entry(self.now, name, action.event, self._number()))
                     self.observer.noted(self.now, name, action.event)
@@ -344,6 +344,6 @@ class Table:
         return PartyId(name)
 
     def _seat(self, name: PartyId) -> None:
-        state = self._disks[name].copy()
+        state = self.disks[name].copy()
         self.machines[name] = self.federation.machine(name, state, self._random[name])
         self._pumps[name] = Pump(self.machines[name], state)

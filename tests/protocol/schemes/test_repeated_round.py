@@ -59,7 +59,7 @@ def releases(table: Table) -> list[ReleasedShares]:
 
 def forget(table: Table) -> None:
     """The server is one that does not care which sum was opened before."""
-    table._durable[SERVER].record = ParticipationRecord()
+    table.disks[SERVER].record = ParticipationRecord()
 
 
 def commits(table: Table) -> list[RoundCommitted]:
@@ -116,7 +116,7 @@ def test_a_peer_believes_the_only_one_that_committed_if_it_computed_the_same(sch
     (ahead, commit), *_ = table.trace.commits
     assert commit.model is not None
     if lies:
-        table._durable[ahead].model = commit.model + np.float32(1)
+        table.disks[ahead].model = commit.model + np.float32(1)
     power_cut(table)
     table.run()
     committed = {name for name, one in table.trace.commits if one.round == 1}
@@ -243,7 +243,7 @@ def test_a_party_that_was_kept_from_voting_gives_no_other_update_either(scheme: 
         flight = table.wire[0]
         kept_back = isinstance(flight.message, SurvivorProof) and flight.receiver == "p0"
         table.drop(flight) if kept_back else table.deliver(flight)
-    assert not table._durable[PartyId("p0")].record.spent
+    assert not table.disks[PartyId("p0")].record.spent
     power_cut(table)
     table.run()
     uploads = [one.sender for one in table.trace.sent if isinstance(one.message, MaskedInput)]
@@ -280,7 +280,7 @@ def test_a_second_power_cut_does_not_undo_the_result_that_was_taken_back_after_t
     while not table.trace.commits:
         table.deliver(table.wire[0])
     power_cut(table)
-    while not all(table._durable[name].record.stated[0] == 1 for name in table.participants):  # type: ignore[index]  # all stated round 0
+    while not all(table.disks[name].record.stated[0] == 1 for name in table.participants):  # type: ignore[index]  # all stated round 0
         if table.wire:
             table.deliver(table.wire[0])
         else:
