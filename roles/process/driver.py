@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import Event, TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
@@ -157,7 +157,14 @@ class Driver:
     # Drain.
 
     async def _perform(self, feed: Feed) -> None:
-        for action in feed(self.clock()):
+        """What others sent may be refused only when a job or a deadline brings it to light: that ends no process."""
+        try:
+            await self._act(feed(self.clock()))
+        except (Rejection, RemoteProtocolError) as refusal:
+            self._refuse(refusal, getattr(refusal, "culprit", ""))
+
+    async def _act(self, actions: Iterator[Action]) -> None:
+        for action in actions:
             match action:
                 case Keep():
                     await self._keep(action.state)

@@ -15,7 +15,13 @@ import pytest
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ProtocolError, RemoteProtocolError
+from veilsum.protocol.errors import (
+    AbortReason,
+    LocalProtocolError,
+    ProtocolError,
+    Rejection,
+    RemoteProtocolError,
+)
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import (
     DecisionMade,
@@ -157,6 +163,15 @@ def test_messages_to_one_receiver_arrive_in_the_order_in_which_they_were_sent() 
 
     run_pair(Script([], hear), Script([*knocks(20), DONE]))
     assert heard == list(range(20))
+
+
+def test_what_others_sent_and_only_a_job_finds_wrong_is_told_and_ends_no_process() -> None:
+    def refuse(result: object, now: float) -> list[Event]:
+        raise Rejection(AbortReason.BAD_SHARE, "found out late")
+
+    alice = Party(Switchboard(), ALICE, Script([WorkRequested(lambda: None, refuse, refuse)], deadline=0.2))
+    assert asyncio.run(alice.run(linger_s=0.1)) is DONE
+    assert len(alice.facts("refused")) == alice.driver.tally.refused == 1
 
 
 def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
