@@ -46,7 +46,7 @@ class ShareMode(enum.Enum):
 
 
 class Rekey(enum.Enum):
-    """How often AMPC's sealed seeds are exchanged: once per membership epoch, or every round."""
+    """How often AMPC's sealed seeds are exchanged: once per session, or every round."""
 
     EPOCH = "epoch"
     ROUND = "round"

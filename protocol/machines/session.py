@@ -8,7 +8,7 @@
 The session id hashes the roster, the configuration and every hello. A participant finds its own hello in
 the list, checks the others against the roster, and computes the id itself; so parties that share a session
 id agree on all of that, and a replayed message of an earlier session belongs nowhere. A change of
-membership opens a new session: for the peers of AMPC it is a new epoch, and departed peers cannot derive
+membership opens a new session: the peers of AMPC exchange new seeds, and departed peers cannot derive
 anything in it.
 """
 

@@ -25,12 +25,12 @@ from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.federation.private_files import replace_private_file
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.views.view import (
-    EpochKeys,
     Observed,
     OwnUpdate,
     PerturbationSecrets,
     PublicFacts,
     Result,
+    SessionKeys,
     View,
 )
 
@@ -125,7 +125,7 @@ def _table(view: View, arrays: _Arrays) -> dict[str, Any]:
         },
         "epoch_keys": [
             [one.party, one.session.hex(), *(_hex(seeds) for seeds in (one.given, one.taken, one.biases))]
-            for one in view.epoch_keys
+            for one in view.session_keys
         ],
         "noise_secrets": [
             [
@@ -187,8 +187,8 @@ def _view(table: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> View:
             name: Samples(array(inputs), array(targets))
             for name, (inputs, targets) in table["own_data"].items()
         },
-        epoch_keys=tuple(
-            EpochKeys(party, bytes.fromhex(session), _secrets(given), _secrets(taken), _secrets(biases))
+        session_keys=tuple(
+            SessionKeys(party, bytes.fromhex(session), _secrets(given), _secrets(taken), _secrets(biases))
             for party, session, given, taken, biases in table["epoch_keys"]
         ),
         noise_secrets=tuple(

@@ -14,7 +14,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import Event, RoundCommitted
 from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.learning.task import Samples
@@ -22,12 +22,12 @@ from veilsum.roles.process.machines import Machine
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.views.view import (
     BROKER,
-    EpochKeys,
     Observed,
     OwnUpdate,
     PerturbationSecrets,
     PublicFacts,
     Result,
+    SessionKeys,
     TellsSecrets,
     View,
 )
@@ -48,7 +48,7 @@ class ViewRecorder(RunObserver):
         self._messages = [] if before is None else list(before.messages)
         self._results = [] if before is None else list(before.results)
         self._updates = [] if before is None else list(before.own_updates)
-        known = () if before is None else before.epoch_keys
+        known = () if before is None else before.session_keys
         self._keys = {(one.party, one.session): one for one in known}
         drawn = () if before is None else before.noise_secrets
         self._drawn: list[tuple[str, PerturbationSecrets]] = [
@@ -89,9 +89,9 @@ class ViewRecorder(RunObserver):
         machine = self._machines.get(party)
         if not isinstance(machine, ParticipantMachine) or machine.session is None:
             return
-        if isinstance(machine.secrets, EpochSecrets):
+        if isinstance(machine.secrets, SessionSecrets):
             session = machine.session.id
-            self._keys[party, session] = EpochKeys.of(party, session, machine.secrets)
+            self._keys[party, session] = SessionKeys.of(party, session, machine.secrets)
 
     # Views.
 
@@ -114,7 +114,7 @@ class ViewRecorder(RunObserver):
             results=tuple(one for one in self._results if one.party in members),
             own_updates=tuple(one for one in self._updates if one.party in members),
             own_data={name: self.data[PartyId(name)] for name in members if name in self.data},
-            epoch_keys=tuple(one for one in self._keys.values() if one.party in members),
+            session_keys=tuple(one for one in self._keys.values() if one.party in members),
             noise_secrets=tuple(drawn for name, drawn in self._drawn if name in members),
         )
 

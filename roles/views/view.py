@@ -28,7 +28,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.wire.codec import encode_message
 from veilsum.protocol.wire.messages import Message
@@ -71,7 +71,7 @@ class OwnUpdate:
 
 
 @dataclass(frozen=True, eq=False)
-class EpochKeys:
+class SessionKeys:
     """A peer's secrets of one session: seeds of shares given and taken, and everyone's bias seeds."""
 
     party: str
@@ -81,7 +81,7 @@ class EpochKeys:
     biases: Mapping[str, Secret] = field(repr=False)
 
     @classmethod
-    def of(cls, party: str, session: bytes, secrets: EpochSecrets) -> EpochKeys:
+    def of(cls, party: str, session: bytes, secrets: SessionSecrets) -> SessionKeys:
         given, taken, biases = (
             {str(name): seed for name, seed in seeds.items()}
             for seeds in (secrets.given, secrets.taken, secrets.biases)
@@ -141,7 +141,7 @@ class View:
     results: tuple[Result, ...] = ()
     own_updates: tuple[OwnUpdate, ...] = ()
     own_data: Mapping[str, Samples] = field(default_factory=dict)
-    epoch_keys: tuple[EpochKeys, ...] = ()
+    session_keys: tuple[SessionKeys, ...] = ()
     noise_secrets: tuple[PerturbationSecrets, ...] = ()
 
     @property
@@ -198,7 +198,7 @@ def pool(views: Sequence[View]) -> View:
         results=tuple(one for view in views for one in view.results),
         own_updates=tuple(one for view in views for one in view.own_updates),
         own_data={name: data for view in views for name, data in view.own_data.items()},
-        epoch_keys=tuple(one for view in views for one in view.epoch_keys),
+        session_keys=tuple(one for view in views for one in view.session_keys),
         noise_secrets=tuple(one for view in views for one in view.noise_secrets),
     )
 
@@ -262,7 +262,7 @@ def _inventory(view: View) -> Iterator[str]:
         yield f"{models} models and {sums} opened sums it computed itself"
     for name, data in view.own_data.items():
         yield f"the {len(data)} samples of {name}"
-    for keys in view.epoch_keys:
+    for keys in view.session_keys:
         yield f"{keys.party}'s seeds of a session: {len(keys.taken)} shares taken, {len(keys.biases)} biases"
     if view.noise_secrets:
         yield f"the server's noise keys of {len(view.noise_secrets)} attempts"

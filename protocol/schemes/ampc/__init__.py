@@ -17,7 +17,7 @@ from veilsum.protocol.schemes.ampc.messages import (
 )
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.ampc.server import AmpcServer
-from veilsum.protocol.schemes.ampc.setup import EpochRelay, EpochSetup
+from veilsum.protocol.schemes.ampc.setup import SessionRelay, SessionSetup
 from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
@@ -48,18 +48,18 @@ class Mpc(Scheme):
     }
     drop_points = DROP_POINTS
     machines = {
-        "mpc server, set-up": EpochRelay,
-        "mpc peer, set-up": EpochSetup,
+        "mpc server, set-up": SessionRelay,
+        "mpc peer, set-up": SessionSetup,
         "mpc server": AmpcServer,
         "mpc peer": AmpcPeer,
     }
     with_bias = False
 
     def server_setup(self, context: ServerContext) -> AttemptMachine:
-        return EpochRelay(context)
+        return SessionRelay(context)
 
     def participant_setup(self, context: ParticipantContext) -> AttemptMachine:
-        return EpochSetup(context, with_bias=self.with_bias)
+        return SessionSetup(context, with_bias=self.with_bias)
 
     def server_round(self, context: ServerContext) -> AttemptMachine:
         return AmpcServer(context, learns_sum=not self.with_bias)
@@ -88,8 +88,8 @@ class Ampc(Mpc):
         "broker": "who talks when, and how much",
     }
     machines = {
-        "ampc server, set-up": EpochRelay,
-        "ampc peer, set-up": EpochSetup,
+        "ampc server, set-up": SessionRelay,
+        "ampc peer, set-up": SessionSetup,
         "ampc server": AmpcServer,
         "ampc peer": AmpcPeer,
     }
@@ -100,4 +100,4 @@ class Ampc(Mpc):
         if parameters.recovery is Recovery.NONE:
             yield "ampc with recovery 'none': one missing upload ends the run"
         if parameters.rekey is Rekey.EPOCH:
-            yield "ampc: theft of a peer's RSA key opens every recorded epoch sealed to it"
+            yield "ampc: theft of a peer's RSA key opens the seeds of every recorded session sealed to it"

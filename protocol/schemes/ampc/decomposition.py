@@ -16,7 +16,7 @@ therefore leaves B out, and the peers add (m - 1) B. Rejected for good: a compan
 by principal components, which the paper mentions; one doubles the traffic, the other leaks the directions
 it splits along.
 
-Epoch secrets are sealed once per membership epoch; what enters a round are keys derived from them with
+The secrets of a session are sealed once, at its start; what enters a round are keys derived from them with
 round, attempt, names and the hash of the model, so that nothing is ever used twice.
 """
 
@@ -39,8 +39,8 @@ from veilsum.protocol.wire.messages import Stamp
 
 
 @dataclass(frozen=True)
-class EpochSecrets:
-    """What a peer holds of one membership epoch. `biases` is empty under `mpc`."""
+class SessionSecrets:
+    """What a peer holds of one session. `biases` is empty under `mpc`."""
 
     graph: Graph
     given: Mapping[PartyId, Secret] = field(repr=False)
@@ -59,12 +59,12 @@ def bias_key(secret: Secret, stamp: Stamp, owner: PartyId) -> Secret:
     return derive_key(secret, Purpose.BIAS, context)
 
 
-def bias_keys(secrets: EpochSecrets, stamp: Stamp, owners: Iterable[PartyId]) -> list[Secret]:
+def bias_keys(secrets: SessionSecrets, stamp: Stamp, owners: Iterable[PartyId]) -> list[Secret]:
     return [bias_key(secrets.biases[owner], stamp, owner) for owner in owners] if secrets.biases else []
 
 
 def subtracted_biases(
-    secrets: EpochSecrets, stamp: Stamp, me: PartyId, members: tuple[PartyId, ...], bias: Bias
+    secrets: SessionSecrets, stamp: Stamp, me: PartyId, members: tuple[PartyId, ...], bias: Bias
 ) -> list[Secret]:
     """The bias streams that `me` subtracts from its upload."""
     if bias is Bias.OWN:
@@ -76,7 +76,7 @@ def subtracted_biases(
 def add_biases_back(
     ring: Ring,
     total: RingVector,
-    secrets: EpochSecrets,
+    secrets: SessionSecrets,
     stamp: Stamp,
     survivors: tuple[PartyId, ...],
     bias: Bias,
@@ -93,10 +93,10 @@ def add_biases_back(
     total += common
 
 
-def keyed_model_hash(secrets: EpochSecrets, stamp: Stamp, model_hash: bytes, use: str) -> bytes:
+def keyed_model_hash(secrets: SessionSecrets, stamp: Stamp, model_hash: bytes, use: str) -> bytes:
     """A hash of the model that peers can compare and the server cannot test guesses against.
 
-    Its key comes from every bias seed of the epoch. `use` keeps the models before and after a round apart: the
+    Its key comes from every bias seed of the session. `use` keeps the models before and after a round apart: the
     server must not even see that they are equal. Under `mpc` there are none, and the server knows the
     model anyway.
     """

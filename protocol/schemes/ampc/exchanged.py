@@ -1,6 +1,6 @@
 """The first decomposition in one attempt: shares given to and taken from neighbours (specs/protocol.md, section 4).
 
-In share mode 'seed' both ends stretch a key that they derive from the epoch's secrets; in share mode 'tensor' the
+In share mode 'seed' both ends stretch a key that they derive from the session's secrets; in share mode 'tensor' the
 giver sends the stretched vector, as the paper does. After dropouts the keys that concern the dropped are revealed.
 """
 
@@ -20,18 +20,18 @@ from veilsum.protocol.machines.attempt import ParticipantContext, require_absent
 from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.numbers.stream import apply_masks
-from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, share_key
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, share_key
 from veilsum.protocol.schemes.ampc.messages import SeedsRevealed, ShareVector
 from veilsum.protocol.wire.messages import Stamp
 
 
 class ExchangedShares:
-    def __init__(self, context: ParticipantContext, epoch: EpochSecrets, stamp: Stamp) -> None:
+    def __init__(self, context: ParticipantContext, secrets: SessionSecrets, stamp: Stamp) -> None:
         """Keys and boxes are bound to `stamp`, which has the hash of the model that we really hold."""
         self._context = context
-        self._epoch = epoch
+        self._secrets = secrets
         self._stamp = stamp
-        self._neighbours = epoch.graph.neighbours_of(context.name)
+        self._neighbours = secrets.graph.neighbours_of(context.name)
         self._taken_vectors: dict[PartyId, RingVector] = {}
         self.as_tensors = context.parameters.share_mode is ShareMode.TENSOR
 
@@ -41,10 +41,10 @@ class ExchangedShares:
         return not self.as_tensors or len(self._taken_vectors) == len(self._neighbours)
 
     def _given_key(self, taker: PartyId) -> Secret:
-        return share_key(self._epoch.given[taker], self._stamp, self._context.name, taker)
+        return share_key(self._secrets.given[taker], self._stamp, self._context.name, taker)
 
     def _taken_key(self, giver: PartyId) -> Secret:
-        return share_key(self._epoch.taken[giver], self._stamp, giver, self._context.name)
+        return share_key(self._secrets.taken[giver], self._stamp, giver, self._context.name)
 
     def sealed_vectors(self) -> list[Event]:
         """Share mode 'tensor': the shares themselves. Heavy: runs away from the event loop."""

@@ -1,6 +1,6 @@
 """What travels between peers, and between peers and the server, besides shares and survivor lists.
 
-Set-up of an epoch (a session):
+Set-up of a session:
 
     peer -> neighbour   ampc.seeds-for-neighbour   RSA(share secret, bias secret), signed
     peer -> server      ampc.seeds-for-others      RSA(bias secret) for every other peer, signed

@@ -40,7 +40,7 @@ from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigge
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.decomposition import (
-    EpochSecrets,
+    SessionSecrets,
     add_biases_back,
     keyed_model_hash,
     subtracted_biases,
@@ -115,12 +115,12 @@ class AmpcPeer(AttemptMachine):
         assert context.model is not None
         self._context = context
         self._recovers = context.parameters.recovery is Recovery.SHARES
-        self._epoch: EpochSecrets = context.secrets
+        self._secrets: SessionSecrets = context.secrets
         self._members = context.session.members
         # Nobody but the peers knows the model: what they derive is bound to the one that they really hold.
         self._bound_stamp = replace(context.stamp, model_hash=hash_model(context.model))
         self._self_seed = fresh_seed(context)
-        self._shares = ExchangedShares(context, self._epoch, self._bound_stamp)
+        self._shares = ExchangedShares(context, self._secrets, self._bound_stamp)
         self._own = OwnUpload(context, self._masked_vector)
         self._guard: ReleaseGuard | None = None
         self._digests: dict[PartyId, ResultDigest] = {}
@@ -134,7 +134,7 @@ class AmpcPeer(AttemptMachine):
         events: list[Event] = []
         if self._recovers:
             everyone, kinds = complete(self._members), (ShareKind.SELF_MASK,)
-            self._guard = ReleaseGuard(context, self._bound_stamp, everyone, self._epoch.graph, kinds)
+            self._guard = ReleaseGuard(context, self._bound_stamp, everyone, self._secrets.graph, kinds)
             events.append(self._guard.deal({ShareKind.SELF_MASK: self._self_seed}))
         else:
             events += check_differencing(context, frozenset(self._members))
@@ -150,7 +150,7 @@ class AmpcPeer(AttemptMachine):
 
     @handles(DeliveredShares)
     def keep_shares(self, sender: PartyId, message: DeliveredShares, now: float) -> list[Event]:
-        """Shares were cut for every neighbour of the epoch: a list must say of every member what became of it."""
+        """Shares were cut for every neighbour of the session: a list must say of every member what became of it."""
         require_from_server(sender)
         warnings = require_guard(self._guard).keep(message, frozenset(self._members))
         self.move(DeliveredShares, _P.MASKING)
@@ -174,7 +174,7 @@ class AmpcPeer(AttemptMachine):
         parameters, me = self._context.parameters, self._context.name
         vector = parameters.encoding.encode(trained.payload, trained.samples)
         own = [self_mask_key(self._self_seed, self.stamp, me)] if self._recovers else []
-        biases = subtracted_biases(self._epoch, self._bound_stamp, me, self._members, parameters.bias)
+        biases = subtracted_biases(self._secrets, self._bound_stamp, me, self._members, parameters.bias)
         self._shares.exchange(vector, own, biases)
         return vector
 
@@ -243,13 +243,15 @@ class AmpcPeer(AttemptMachine):
         assert self._context.model is not None
         parameters, stamp = self._context.parameters, self._bound_stamp
         total = np.array(self._aggregate, dtype=parameters.encoding.ring.dtype)
-        add_biases_back(parameters.encoding.ring, total, self._epoch, stamp, self._survivors, parameters.bias)
+        add_biases_back(
+            parameters.encoding.ring, total, self._secrets, stamp, self._survivors, parameters.bias
+        )
         mean, _ = parameters.encoding.decode_mean(total, len(self._survivors))
         model = self._context.next_model(self._context.model, mean)
         model_hash = hash_model(model)
         aggregate = hashlib.sha256(self._aggregate.data.cast("B")).digest()
         digest = ResultDigest(
-            self.stamp, aggregate, keyed_model_hash(self._epoch, self.stamp, model_hash, "result")
+            self.stamp, aggregate, keyed_model_hash(self._secrets, self.stamp, model_hash, "result")
         )
         return Result(total, model, model_hash, digest)
 

@@ -233,7 +233,7 @@ class AmpcServer(AttemptMachine):
         return NextPhase(_P.COLLECTING, self._relay.deliveries(self.stamp), deadline)
 
     def _close_uploads(self, now: float) -> NextPhase | Failed:
-        """Shares were cut for every neighbour of the epoch: whoever did not upload has dropped."""
+        """Shares were cut for every neighbour of the session: whoever did not upload has dropped."""
         uploaded = self._total.parties
         missing = tuple(sorted(self._members - uploaded))
         if not self._recovers and missing:

@@ -1,4 +1,4 @@
-"""A peer's side of an epoch's set-up: exchange sealed seeds, then make sure that everyone starts from one model.
+"""A peer's side of a session's set-up: exchange sealed seeds, then make sure that everyone starts from one model.
 
     EXCHANGING   seeds of the other members are due
     FETCHING     we are behind: the current model is due from a peer
@@ -39,7 +39,7 @@ from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import require_random
-from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, keyed_model_hash
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, keyed_model_hash
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
     ModelGiven,
@@ -69,7 +69,7 @@ _OPEN = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
 _AFTER_SEEDS = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
 
 
-class EpochSetup(AttemptMachine):
+class SessionSetup(AttemptMachine):
     table = TransitionTable(
         "ampc peer, set-up",
         _P.EXCHANGING,
@@ -193,9 +193,9 @@ class EpochSetup(AttemptMachine):
         return self._after_seeds(SeedsRelayed)
 
     @property
-    def _secrets(self) -> EpochSecrets:
+    def _secrets(self) -> SessionSecrets:
         assert self._graph is not None
-        return EpochSecrets(self._graph, self._given, self._taken, self._biases)
+        return SessionSecrets(self._graph, self._given, self._taken, self._biases)
 
     @property
     def _seeds_complete(self) -> bool:
@@ -311,7 +311,7 @@ class RelayPhase(Phase):
     CLOSED = "closed"
 
 
-class EpochRelay(AttemptMachine):
+class SessionRelay(AttemptMachine):
     """The server's side: passes on what it cannot open, and waits until every peer holds the current model."""
 
     table = TransitionTable(
@@ -374,5 +374,7 @@ class EpochRelay(AttemptMachine):
         return self._give_up("deadline", missing if self._held else ())
 
     def _give_up(self, trigger: Trigger, missing: tuple[PartyId, ...]) -> list[Event]:
-        detail = f"the set-up of the epoch is incomplete; not ready: {', '.join(missing[:10]) or 'everyone'}"
+        detail = (
+            f"the set-up of the session is incomplete; not ready: {', '.join(missing[:10]) or 'everyone'}"
+        )
         return self.fail(trigger, RelayPhase.CLOSED, Failed(AbortReason.TIMED_OUT, "", detail, missing))

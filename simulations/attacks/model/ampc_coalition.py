@@ -16,7 +16,7 @@ from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.ampc.decomposition import EpochSecrets, add_biases_back
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, add_biases_back
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
@@ -40,7 +40,7 @@ def recover_models(view: View) -> list[Recovered]:
             sums[message.stamp.round] = message
     if not sums:
         raise AttackDoesNotFit("the view holds no biased sum: it is not of an ampc server or peer")
-    keys = {one.session: one for one in view.epoch_keys if one.biases}
+    keys = {one.session: one for one in view.session_keys if one.biases}
     if not keys:
         raise AttackDoesNotFit("the view holds no bias seeds: add a peer to the coalition, e.g. server+p1")
     config = config_of(view.facts)
@@ -58,10 +58,10 @@ def recover_models(view: View) -> list[Recovered]:
     return found
 
 
-def _secrets(biases: object, members: tuple[PartyId, ...]) -> EpochSecrets:
+def _secrets(biases: object, members: tuple[PartyId, ...]) -> SessionSecrets:
     assert isinstance(biases, dict)
     seeds: dict[PartyId, Secret] = {PartyId(name): seed for name, seed in biases.items()}
-    return EpochSecrets(complete(members), {}, {}, seeds)
+    return SessionSecrets(complete(members), {}, {}, seeds)
 
 
 def final_model(view: View) -> Model:

@@ -70,7 +70,7 @@ def lose_an_upload(table: Table) -> None:
 
 
 def lose_a_statement(table: Table) -> None:
-    """In the set-up, so that the epoch is made again."""
+    """In the set-up, so that the session is made again."""
     table.crash_before("p1", ModelHeld)
 
 

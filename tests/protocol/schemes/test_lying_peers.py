@@ -28,7 +28,7 @@ from veilsum.protocol.schemes.ampc.messages import (
     seal_label,
     sealed_digest,
 )
-from veilsum.protocol.schemes.ampc.setup import EpochSetup
+from veilsum.protocol.schemes.ampc.setup import SessionSetup
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.process.entropy import SeededEntropy
@@ -89,7 +89,7 @@ def test_seeds_are_taken_once(scheme: str) -> None:
     assert all_agree(table)
 
 
-def test_different_bias_seeds_for_different_peers_end_the_epoch() -> None:
+def test_different_bias_seeds_for_different_peers_end_the_session() -> None:
     """The key of the hash that all peers compare comes from every bias seed, so a second seed cannot stay unseen."""
     table = LyingTable("ampc", 5)
 
@@ -244,7 +244,7 @@ def test_a_peer_cannot_tell_the_server_that_the_run_is_over(scheme: str) -> None
 
 
 @pytest.mark.parametrize("scheme", PEERS)
-def test_a_peer_that_claims_another_model_stops_the_epoch_and_is_named(scheme: str) -> None:
+def test_a_peer_that_claims_another_model_stops_the_session_and_is_named(scheme: str) -> None:
     table = LyingTable(scheme, 5)
 
     def tamper(flight: Flight) -> Message | None:
@@ -296,7 +296,7 @@ def test_a_joiner_fed_a_false_model_does_not_take_it(scheme: str, lie: str) -> N
     honest = table.until(ModelGiven, "p4").message
     assert isinstance(honest, ModelGiven)
     giver = table.attempt_of("p0")
-    assert isinstance(giver, EpochSetup)
+    assert isinstance(giver, SessionSetup)
     key = giver._box_secret(P0, PartyId("p4"), PartyId("p4"))
     box, sender, reason = {
         "another model": (seal_box(key, bytes(24), b""), "p0", REASON.WRONG_MODEL),

@@ -286,7 +286,7 @@ def test_relayed_seeds_that_the_server_touched_are_refused(lie: str) -> None:
     assert all_commit(table)
 
 
-def test_relayed_seeds_that_the_server_keeps_back_stop_the_epoch() -> None:
+def test_relayed_seeds_that_the_server_keeps_back_stop_the_session() -> None:
     table = LyingTable("ampc", 5, graph="ring")
     table.tamper = lambda flight: None if isinstance(flight.message, SeedsRelayed) else flight.message
     table.run()

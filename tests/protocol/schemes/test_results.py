@@ -225,7 +225,7 @@ def test_a_party_that_missed_a_round_returns_with_the_current_model(scheme: str)
 
 @pytest.mark.parametrize("scheme", PEERS)
 def test_peers_that_leave_take_no_later_seeds_with_them(scheme: str) -> None:
-    """A departure opens a new epoch: fresh seeds, to those who are there."""
+    """A departure opens a new session: fresh seeds, to those who are there."""
     table = lose_before(LyingTable(scheme, 6, rounds=2), ReleasedShares, "p5").run()
     opened = table.messages(SessionOpened, receiver="p0")
     assert [len(one.hellos) for one in opened] == [6, 5]

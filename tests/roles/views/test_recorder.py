@@ -144,7 +144,7 @@ def test_what_a_process_records_is_what_a_simulation_says_it_saw(
         assert mine.model is None or (mine.model == theirs.model).all()
     for mine, theirs in zip(own.own_updates, cut.own_updates, strict=True):
         assert (mine.payload == theirs.payload).all()
-    for mine, theirs in zip(own.epoch_keys, cut.epoch_keys, strict=True):
+    for mine, theirs in zip(own.session_keys, cut.session_keys, strict=True):
         for seeds, others in ((mine.taken, theirs.taken), (mine.biases, theirs.biases)):
             assert {n: s.reveal() for n, s in seeds.items()} == {n: s.reveal() for n, s in others.items()}
 

@@ -31,7 +31,7 @@ def test_a_party_sees_the_messages_it_sent_or_received_and_no_others(played: Sta
     assert view.messages
     assert all("p2" in (one.sender, one.receiver) for one in view.messages)
     assert set(view.own_data) == {"p2"}
-    assert {one.party for one in (*view.results, *view.own_updates, *view.epoch_keys)} == {"p2"}
+    assert {one.party for one in (*view.results, *view.own_updates, *view.session_keys)} == {"p2"}
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -39,7 +39,7 @@ def test_the_broker_sees_all_envelopes_and_opens_none(played: Stage, scheme: str
     view = played(scheme).view("broker")
     assert len(view.messages) > len(played(scheme).view("p1").messages)
     assert all(one.message is None and one.size > 0 for one in view.messages)
-    assert not (view.results or view.own_updates or view.own_data or view.epoch_keys)
+    assert not (view.results or view.own_updates or view.own_data or view.session_keys)
 
 
 def test_the_server_has_the_updates_under_plain_and_words_under_ampc(played: Stage) -> None:
@@ -48,14 +48,14 @@ def test_the_server_has_the_updates_under_plain_and_words_under_ampc(played: Sta
     assert len(list(view.received(MaskedInput))) == 4
     assert not list(view.received(PlainUpdate))
     assert all(one.model is None and one.total is None for one in view.results)
-    assert not view.epoch_keys
+    assert not view.session_keys
 
 
 def test_only_peers_of_ampc_hold_bias_seeds(played: Stage) -> None:
-    keys = played("ampc").view("p1").epoch_keys
+    keys = played("ampc").view("p1").session_keys
     assert len(keys) == 1
     assert set(keys[0].biases) == {"p1", "p2", "p3", "p4"}
-    assert not played("mpc").view("p1").epoch_keys[0].biases
+    assert not played("mpc").view("p1").session_keys[0].biases
 
 
 def test_a_coalition_has_what_its_members_have_and_each_message_once(played: Stage) -> None:
@@ -66,7 +66,7 @@ def test_a_coalition_has_what_its_members_have_and_each_message_once(played: Sta
     assert len(ids) == len(set(ids))
     pooled = pool([stage.view("server"), stage.view("p1")])
     assert {id(one) for one in pooled.messages} == set(ids)
-    assert pooled.epoch_keys == together.epoch_keys
+    assert pooled.session_keys == together.session_keys
 
 
 @pytest.mark.parametrize("members", [("broker",), ("server", "server")])
@@ -89,7 +89,7 @@ def test_the_repr_is_the_threat_model_in_words_and_holds_no_secret(
     text = repr(view)
     assert f"View of {view.adversary} under {scheme}" in text
     assert "By design a" in text
-    for keys in view.epoch_keys:
+    for keys in view.session_keys:
         for seed in (*keys.biases.values(), *keys.taken.values()):
             assert seed.reveal().hex() not in text
             assert repr(seed.reveal()) not in text
@@ -129,7 +129,7 @@ def test_a_view_survives_the_way_to_disk_and_back(
     assert same(view, back)
     for name, samples in view.own_data.items():
         assert (samples.inputs == back.own_data[name].inputs).all()
-    for mine, theirs in zip(view.epoch_keys, back.epoch_keys, strict=True):
+    for mine, theirs in zip(view.session_keys, back.session_keys, strict=True):
         assert mine.biases.keys() == theirs.biases.keys()
         assert all(mine.biases[n].reveal() == theirs.biases[n].reveal() for n in mine.biases)
 
@@ -185,7 +185,7 @@ def test_a_foreign_archive_and_a_pickled_one_are_refused(tmp_path: Path) -> None
 def test_the_peers_seeds_travel_sealed(played: Stage) -> None:
     """The bias seeds a peer holds appear in no message of any view, not even its own."""
     stage = played("ampc")
-    secret = stage.view("p1").epoch_keys[0].biases["p2"].reveal()
+    secret = stage.view("p1").session_keys[0].biases["p2"].reveal()
     sent = [message for _, message in stage.view("p2").sent(SeedsForNeighbour)]
     assert sent
     assert all(kind_of(one) == "ampc.seeds-for-neighbour" for one in sent)
