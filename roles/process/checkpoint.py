@@ -66,7 +66,7 @@ class CheckpointError(LocalProtocolError):
 class Saved:
     """What was found on disk: the state, who saw what last, and what had to be passed over."""
 
-    durable: PersistentState
+    state: PersistentState
     seen: dict[PartyId, int]
     passed_over: list[str] = field(default_factory=list)
 
@@ -127,8 +127,8 @@ class StateFolder:
             except _Damaged as damage:
                 passed_over.append(f"{path.name} is damaged ({damage}) and was passed over")
                 continue
-            if len(passed_over) > 1 or (passed_over and saved.durable.attempt > 0):
-                saved.durable.record.spent[saved.durable.rounds_done] = None
+            if len(passed_over) > 1 or (passed_over and saved.state.attempt > 0):
+                saved.state.record.spent[saved.state.rounds_done] = None
             saved.passed_over = passed_over
             return saved
         raise CheckpointError(
@@ -137,13 +137,13 @@ class StateFolder:
             "restore the folder from a backup, or start again with --fresh",
         )
 
-    def save(self, durable: PersistentState, seen: Mapping[PartyId, int] | None = None) -> None:
+    def save(self, state: PersistentState, seen: Mapping[PartyId, int] | None = None) -> None:
         """Make the state durable; returns only when it is on disk."""
         serial = self._serial + 1
         path = self.folder / f"checkpoint-{serial:012}.json"
         try:
-            self._save_parts(durable)
-            replace_private_file(path, _encode(self._fields(serial, durable, seen or {})))
+            self._save_parts(state)
+            replace_private_file(path, _encode(self._fields(serial, state, seen or {})))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CheckpointError(
@@ -162,11 +162,11 @@ class StateFolder:
                 self.folder, f"old checkpoints cannot be removed ({error.strerror})", "correct the folder"
             ) from error
 
-    def _save_parts(self, durable: PersistentState) -> None:
+    def _save_parts(self, state: PersistentState) -> None:
         """Write the large parts that are not on disk yet; one that is still the same object is."""
         parts: dict[str, tuple[object | None, str]] = {
-            "model": (durable.model, "f32"),
-            "memory": (durable.memory.get(durable.rounds_done), "bin"),
+            "model": (state.model, "f32"),
+            "memory": (state.memory.get(state.rounds_done), "bin"),
         }
         for kind, (value, ending) in parts.items():
             if value is None:
@@ -178,23 +178,23 @@ class StateFolder:
                 value if isinstance(value, bytes) else np.ascontiguousarray(value, dtype="<f4").tobytes()
             )
             digest = hashlib.sha256(content).hexdigest()
-            name = f"{kind}-{durable.rounds_done:012}-{digest[:16]}.{ending}"
+            name = f"{kind}-{state.rounds_done:012}-{digest[:16]}.{ending}"
             replace_private_file(self.folder / name, content)
             self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
 
-    def _fields(self, serial: int, durable: PersistentState, seen: Mapping[PartyId, int]) -> dict[str, Any]:
+    def _fields(self, serial: int, state: PersistentState, seen: Mapping[PartyId, int]) -> dict[str, Any]:
         return {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,
             "serial": serial,
             "party": self._party,
             "settings": self._settings,
-            "rounds_done": durable.rounds_done,
-            "attempt": durable.attempt,
-            "spent": [_packed(number, spent) for number, spent in sorted(durable.record.spent.items())],
-            "stated": _packed_statement(durable.record.stated),
-            "given": _packed_updates(durable.record.given),
-            "cohorts": [sorted(cohort) for cohort in durable.record.cohorts],
+            "rounds_done": state.rounds_done,
+            "attempt": state.attempt,
+            "spent": [_packed(number, spent) for number, spent in sorted(state.record.spent.items())],
+            "stated": _packed_statement(state.record.stated),
+            "given": _packed_updates(state.record.given),
+            "cohorts": [sorted(cohort) for cohort in state.record.cohorts],
             "seen": dict(seen),
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
         }

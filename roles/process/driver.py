@@ -58,7 +58,7 @@ T = TypeVar("T")
 class Keeper(Protocol):
     """Whoever makes a state durable."""
 
-    def save(self, durable: PersistentState, seen: Mapping[PartyId, int]) -> None: ...
+    def save(self, state: PersistentState, seen: Mapping[PartyId, int]) -> None: ...
 
 
 @dataclass
@@ -76,13 +76,13 @@ class Tally:
 class Driver:
     party: PartyId
     machine: Machine
-    post: EnvelopeCodec
+    codec: EnvelopeCodec
     transport: Transport
-    durable: PersistentState
+    persistent: PersistentState
     keeper: Keeper
     executor: Executor
     disk: Executor
-    journal: RoleLog
+    log: RoleLog
     learner: Learner | None = None
     send_within_s: float = 60.0
     linger_s: float = 10.0
@@ -94,7 +94,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.tally = Tally()
-        self._pump = Pump(self.machine, self.durable)
+        self._pump = Pump(self.machine, self.persistent)
         self._inbox: asyncio.Queue[Feed] = asyncio.Queue(MOST_WAITING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
@@ -135,7 +135,7 @@ class Driver:
                 self.tally.received_bytes += len(received.payload)
                 try:
                     sender, message = await self._maybe_aside(
-                        len(received.payload), partial(self.post.open, received.payload)
+                        len(received.payload), partial(self.codec.open, received.payload)
                     )
                 except Duplicate:
                     continue
@@ -152,7 +152,7 @@ class Driver:
 
     def _refuse(self, error: ProtocolError, sender: str) -> None:
         self.tally.refused += 1
-        self.journal.say("refused", sender=sender, text=str(error))
+        self.log.say("refused", sender=sender, text=str(error))
 
     # Drain.
 
@@ -180,12 +180,12 @@ class Driver:
                     self._begin(self._train(action))
 
     async def _keep(self, state: PersistentState) -> None:
-        save = partial(self.keeper.save, state, dict(self.post.seen))
+        save = partial(self.keeper.save, state, dict(self.codec.seen))
         await asyncio.get_running_loop().run_in_executor(self.disk, save)
 
     async def _tell(self, event: Event) -> None:
         model = getattr(event, "model", None)
-        await self._maybe_aside(0 if model is None else model.nbytes, partial(self.journal.tell, event))
+        await self._maybe_aside(0 if model is None else model.nbytes, partial(self.log.tell, event))
         self.observer.noted(self.wall_clock(), self.party, event)
 
     async def _work(self, request: WorkRequested) -> None:
@@ -204,11 +204,11 @@ class Driver:
         try:
             update = await self._aside(partial(train_as_asked, learner, request))
         except ProtocolError as error:
-            self.journal.say("training_failed", round=request.round, text=str(error))
+            self.log.say("training_failed", round=request.round, text=str(error))
             await self._feed_step(partial(request.failed, error))
         else:
             self.observer.trained(self.wall_clock(), self.party, request.round, update)
-            self.journal.say("trained", round=request.round, loss=update.loss)
+            self.log.say("trained", round=request.round, loss=update.loss)
             result = LocalResult(update.payload, update.samples)
             await self._feed_step(partial(request.then, result))
         finally:
@@ -217,7 +217,7 @@ class Driver:
     # Send.
 
     async def _send(self, receivers: list[PartyId], message: Message) -> None:
-        seal = partial(self.post.seal, receivers, message, self.machine.phase.value)
+        seal = partial(self.codec.seal, receivers, message, self.machine.phase.value)
         envelopes = await self._maybe_aside(_tensor_bytes(message), seal)
         for receiver, envelope in zip(receivers, envelopes, strict=True):
             self.tally.unacknowledged[receiver] += 1
@@ -231,7 +231,7 @@ class Driver:
             await self.transport.send(receiver, buffers, self.send_within_s)
             self.tally.sent_bytes += size
         except TransportError as error:
-            self.journal.say("not_delivered", receiver=receiver, kind=envelope.header.kind, text=str(error))
+            self.log.say("not_delivered", receiver=receiver, kind=envelope.header.kind, text=str(error))
         finally:
             self.tally.unacknowledged[receiver] -= 1
 

@@ -16,12 +16,12 @@ def held_model(loaded: LoadedFederation, name: str, state: Path | None = None) -
     """A party's model and the number of rounds in it."""
     folder = state or state_folder(loaded.folder, name)
     saved = StateFolder(folder, PartyId(name), loaded.config.agreed_digest).load()
-    if saved.durable.model is None:
+    if saved.state.model is None:
         raise LocalProtocolError(
             f"{name} holds no model yet in {folder}: it is given one when the run has finished, or never if the "
             "scheme keeps it from this role"
         )
-    return saved.durable.model, saved.durable.rounds_done
+    return saved.state.model, saved.state.rounds_done
 
 
 def newest_model(loaded: LoadedFederation) -> tuple[Model, int, str] | None:

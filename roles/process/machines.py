@@ -59,7 +59,7 @@ class Rules:
     def machine(
         self,
         identity: Identity,
-        durable: PersistentState,
+        state: PersistentState,
         random: RandomBytes,
         equipment: object | None = None,
         optimizer: StepOptimizer | None = None,
@@ -68,7 +68,7 @@ class Rules:
 
         `equipment` is what its scheme asks of the role; `optimizer` for a server that steps with one.
         """
-        model = durable.model if self.holds_model(identity.name) else None
+        model = state.model if self.holds_model(identity.name) else None
         if identity.name == SERVER:
             return ServerMachine(
                 identity=identity,
@@ -79,10 +79,10 @@ class Rules:
                 random=random,
                 rounds=self.config.rounds,
                 model=model,
-                apply=ServerStep(self.training, optimizer, durable.memory).apply,
-                rounds_done=durable.rounds_done,
-                first_attempt=durable.attempt,
-                record=durable.record,
+                apply=ServerStep(self.training, optimizer, state.memory).apply,
+                rounds_done=state.rounds_done,
+                first_attempt=state.attempt,
+                record=state.record,
                 equipment=equipment,
             )
         return ParticipantMachine(
@@ -94,7 +94,7 @@ class Rules:
             random=random,
             model=model,
             apply=ServerStep(self.training).apply,
-            rounds_done=durable.rounds_done,
-            record=durable.record,
+            rounds_done=state.rounds_done,
+            record=state.record,
             equipment=equipment,
         )

@@ -112,7 +112,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
         )
         for text in (*saved.passed_over, *unused):
             log.say("warning", text=text)
-    persistent = saved.durable if saved is not None else PersistentState(0, None)
+    persistent = saved.state if saved is not None else PersistentState(0, None)
     first = persistent.model if persistent.model is not None else find_first_model(context, learner)
     rules = Rules.of(context.loaded.config, context.loaded.roster, len(first))
     if rules.holds_model(context.name):
@@ -228,13 +228,13 @@ class RoleProcess:
         driver = Driver(
             party=self.context.name,
             machine=machine,
-            post=self.codec,
+            codec=self.codec,
             transport=transport,
-            durable=self.persistent,
+            persistent=self.persistent,
             keeper=self.state,
             executor=work,
             disk=disk,
-            journal=self.log,
+            log=self.log,
             learner=self.learner,
             observer=self.recording or RunObserver(),
             send_within_s=2 * timing.phase_s,

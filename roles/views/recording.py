@@ -2,7 +2,7 @@
 
 Never in the way of the protocol. The file is written by a thread of its own, from what
 was known when it was asked for; requests that come while it writes fold into one. What cannot be written is told in
-the journal, and the run goes on: the last file that was complete stays.
+the log, and the run goes on: the last file that was complete stays.
 
 The file is the party's own secret: data, updates, seeds and noise keys are in it. Times are those of the machine's
 clock, so that views of several machines can be put in order.
@@ -41,7 +41,7 @@ class ViewRecording(ViewRecorder):
 
     party: PartyId
     path: Path
-    journal: RoleLog
+    log: RoleLog
     save: Save = field(default=save_view, repr=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class ViewRecording(ViewRecorder):
             raise ParameterError(
                 [f"--record-view {self.path} cannot be written: {error.strerror}"]
             ) from error
-        self.journal.say(
+        self.log.say(
             "warning",
             text=f"{self.path} gets all that {self.party} sees and knows, its data and secrets included: "
             "guard it like the key folder, and delete it after the audit",
@@ -94,14 +94,14 @@ class ViewRecording(ViewRecorder):
         except (OSError, MemoryError, LocalProtocolError) as error:
             text = f"{self.path} was not written ({error}): the run goes on, an earlier file stays"
             if text != self._complaint:
-                self.journal.say("warning", text=text)
+                self.log.say("warning", text=text)
             self._complaint = text
         else:
             self._complaint = ""
 
 
 def begin_recording(
-    place: RoleContext, rules: Rules, learner: Learner | None, first: Model | None, journal: RoleLog
+    place: RoleContext, rules: Rules, learner: Learner | None, first: Model | None, log: RoleLog
 ) -> ViewRecording | None:
     """The recording that the command line asks for, if it does; `first` is the model of round 0 where it is at hand."""
     path = place.options.record_view
@@ -125,7 +125,7 @@ def begin_recording(
         facts=facts,
         initial_model=first,
         path=path,
-        journal=journal,
+        log=log,
         data={place.name: inner.data} if isinstance(inner, HoldsSamples) else {},
         earlier=earlier,
     )

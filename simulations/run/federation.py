@@ -115,13 +115,13 @@ class Federation:
     def rules(self) -> Rules:
         return Rules(self.config, self.scheme, self.parameters, self.training, self.roster)
 
-    def machine(self, name: PartyId, durable: PersistentState) -> ServerMachine | ParticipantMachine:
+    def machine(self, name: PartyId, state: PersistentState) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
-        random = self.entropy.for_party(f"{name}/{durable.life}")
+        random = self.entropy.for_party(f"{name}/{state.life}")
         equipment: object | None = None
         if self.noise is not None:
             equipment = self.noise if name == SERVER else self.learners[name]
-        return self.rules.machine(self.identities[name], durable, random, equipment, self.optimizer)
+        return self.rules.machine(self.identities[name], state, random, equipment, self.optimizer)
 
     def stepping(self) -> ServerStep:
         """What makes the next model from a mean, as a server that has done no round yet."""

@@ -50,7 +50,7 @@ class Node:
 
     name: PartyId
     pump: Pump
-    post: EnvelopeCodec
+    codec: EnvelopeCodec
     disk: PersistentState
     learner: Learner | None
     lost_before: type[Message] | None = None
@@ -120,7 +120,7 @@ class Simulation:
         return Node(
             name=name,
             pump=Pump(federation.machine(name, state), state),
-            post=EnvelopeCodec(
+            codec=EnvelopeCodec(
                 federation.identities[name],
                 federation.roster,
                 federation.parameters.config_hash,
@@ -188,7 +188,7 @@ class Simulation:
             envelope = _received(payload)
             size = envelope_bytes(envelope)
             node.bytes_received += size
-            sender, message = node.post.open_envelope(envelope)
+            sender, message = node.codec.open_envelope(envelope)
         except Duplicate:
             return
         except LocalProtocolError:
@@ -236,7 +236,7 @@ class Simulation:
         if node.lost_before is not None and type(message) is node.lost_before:
             node.alive = False
             return
-        envelopes = node.post.seal(receivers, message, node.machine.phase.value)
+        envelopes = node.codec.seal(receivers, message, node.machine.phase.value)
         arriving = memoryview(join(envelopes[0].body.buffers))
         for receiver, envelope in zip(receivers, envelopes, strict=True):
             size = envelope_bytes(envelope)

@@ -33,41 +33,41 @@ def open_folder(path: Path, settings: bytes = SETTINGS) -> StateFolder:
     return folder
 
 
-def committed(durable: PersistentState, round_number: int) -> PersistentState:
-    durable.note(RoundCommitted(round_number, 0, (ALICE, BOB), bytes(32), model(round_number)))
-    return durable
+def committed(state: PersistentState, round_number: int) -> PersistentState:
+    state.note(RoundCommitted(round_number, 0, (ALICE, BOB), bytes(32), model(round_number)))
+    return state
 
 
 def filled(path: Path, rounds: int = 5) -> StateFolder:
-    folder, durable = open_folder(path), PersistentState(0, model(-1.0))
-    folder.save(durable)
+    folder, state = open_folder(path), PersistentState(0, model(-1.0))
+    folder.save(state)
     for round_number in range(rounds):
-        folder.save(committed(durable, round_number), {BOB: round_number})
+        folder.save(committed(state, round_number), {BOB: round_number})
     return folder
 
 
 def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     """Rounds, attempt, spent rounds, cohorts, what was seen, and the model's bytes."""
     folder = filled(tmp_path / "state", 2)
-    durable = folder.load().durable
+    state = folder.load().state
     for decision in (
         {"given_round": 2, "attempt": 1, "model": "cd" * 32, "update": "ef" * 32},
         {"spent_round": 2, "attempt": 1, "cohort": [ALICE, BOB], "electorate": [ALICE, BOB, CAROL]},
     ):
-        durable.note(DecisionMade(decision))
-    durable.note(DecisionMade({"stated_round": 1, "attempt": 1, "model": "ab" * 32}))
-    folder.save(durable, {BOB: 7})
+        state.note(DecisionMade(decision))
+    state.note(DecisionMade({"stated_round": 1, "attempt": 1, "model": "ab" * 32}))
+    folder.save(state, {BOB: 7})
     folder.release()
     saved = open_folder(tmp_path / "state").load()
-    assert saved.durable.rounds_done == 2
-    assert saved.durable.attempt == 2
-    assert saved.durable.record.stated == (1, b"\xab" * 32)
-    assert saved.durable.record.spent == {2: Spent(frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL}))}
-    assert saved.durable.record.given == Given(2, {b"\xcd" * 32: b"\xef" * 32})
-    assert saved.durable.record.cohorts == [frozenset({ALICE, BOB})]
+    assert saved.state.rounds_done == 2
+    assert saved.state.attempt == 2
+    assert saved.state.record.stated == (1, b"\xab" * 32)
+    assert saved.state.record.spent == {2: Spent(frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL}))}
+    assert saved.state.record.given == Given(2, {b"\xcd" * 32: b"\xef" * 32})
+    assert saved.state.record.cohorts == [frozenset({ALICE, BOB})]
     assert saved.seen == {BOB: 7}
-    assert saved.durable.model is not None
-    assert saved.durable.model.tobytes() == model(1).tobytes()
+    assert saved.state.model is not None
+    assert saved.state.model.tobytes() == model(1).tobytes()
     assert not saved.passed_over
 
 
@@ -82,33 +82,33 @@ def test_three_checkpoints_and_their_models_are_kept_and_nobody_else_may_read_th
 
 def test_a_decision_does_not_write_the_model_again(tmp_path: Path) -> None:
     folder = filled(tmp_path / "state", 1)
-    durable = folder.load().durable
+    state = folder.load().state
     before = {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")}
-    durable.note(DecisionMade({"round": 1, "attempt": 0}))
-    folder.save(durable)
+    state.note(DecisionMade({"round": 1, "attempt": 0}))
+    folder.save(state)
     assert {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")} == before
 
 
 def test_an_optimiser_that_has_not_stepped_yet_remembers_just_that(tmp_path: Path) -> None:
     """After a first round without a step the memory is empty, which is not the same as missing."""
     folder = open_folder(tmp_path)
-    durable = committed(PersistentState(0, model(0.0), memory={1: b""}), 0)
-    folder.save(durable)
-    assert folder.load().durable.memory == {1: b""}
+    state = committed(PersistentState(0, model(0.0), memory={1: b""}), 0)
+    folder.save(state)
+    assert folder.load().state.memory == {1: b""}
 
 
 def test_what_an_optimiser_remembers_belongs_to_its_round(tmp_path: Path) -> None:
     folder = open_folder(tmp_path)
-    durable = PersistentState(0, model(0))
+    state = PersistentState(0, model(0))
     for round_number in range(KEPT + 2):
-        durable.memory[round_number + 1] = f"after round {round_number}".encode()
-        folder.save(committed(durable, round_number))
-    again = folder.load().durable
+        state.memory[round_number + 1] = f"after round {round_number}".encode()
+        folder.save(committed(state, round_number))
+    again = folder.load().state
     assert again.memory == {KEPT + 2: f"after round {KEPT + 1}".encode()}
     assert len(list(tmp_path.glob("memory-*"))) == KEPT
     max(tmp_path.glob("memory-*")).write_bytes(b"nothing")
     passed_over = folder.load()
-    assert passed_over.durable.memory == {KEPT + 1: f"after round {KEPT}".encode()}
+    assert passed_over.state.memory == {KEPT + 1: f"after round {KEPT}".encode()}
     assert "is not the file it should be" in passed_over.passed_over[0]
 
 
@@ -124,7 +124,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path: Pat
     else:
         newest.write_text(newest.read_text().replace('"rounds_done": 5', '"rounds_done": 6'))
     saved = folder.load()
-    assert saved.durable.rounds_done == 4
+    assert saved.state.rounds_done == 4
     assert newest.name in saved.passed_over[0]
     assert folder.next_life > int(newest.stem.rpartition("-")[2])
 
@@ -132,12 +132,12 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path: Pat
 def test_after_damage_a_round_that_was_under_way_counts_as_spent(tmp_path: Path) -> None:
     """The lost lines may have said that a sum over our update is open."""
     folder = filled(tmp_path / "state", 1)
-    durable = folder.load().durable
+    state = folder.load().state
     for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]}):
-        durable.note(DecisionMade(record))
-        folder.save(durable)
+        state.note(DecisionMade(record))
+        folder.save(state)
     max(folder.folder.glob("checkpoint-*")).write_bytes(b"")
-    assert folder.load().durable.record.spent == {1: None}
+    assert folder.load().state.record.spent == {1: None}
 
 
 @pytest.mark.parametrize(("lost", "spent"), [(1, set()), (2, {1})])
@@ -146,15 +146,15 @@ def test_after_two_damaged_files_the_next_round_counts_as_spent(
 ) -> None:
     """One lost file can only have opened the round; two can have opened it and uploaded, unseen by the third."""
     folder = filled(tmp_path / "state", 1)
-    durable = folder.load().durable
+    state = folder.load().state
     for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]})[:lost]:
-        durable.note(DecisionMade(record))
-        folder.save(durable)
+        state.note(DecisionMade(record))
+        folder.save(state)
     for path in sorted(folder.folder.glob("checkpoint-*"))[-lost:]:
         path.write_bytes(b"")
     saved = folder.load()
-    assert (saved.durable.rounds_done, saved.durable.attempt) == (1, 0)
-    assert saved.durable.record.spent.keys() == spent
+    assert (saved.state.rounds_done, saved.state.attempt) == (1, 0)
+    assert saved.state.record.spent.keys() == spent
 
 
 def test_old_files_that_cannot_be_removed_are_a_typed_error(
@@ -162,15 +162,15 @@ def test_old_files_that_cannot_be_removed_are_a_typed_error(
 ) -> None:
     """The new checkpoint is on disk all the same."""
     folder = filled(tmp_path / "state", 3)
-    durable = folder.load().durable
+    state = folder.load().state
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with refusal(CheckpointError, "removed", "denied"):
-        folder.save(committed(durable, 3))
-    assert folder.load().durable.rounds_done == 4
+        folder.save(committed(state, 3))
+    assert folder.load().state.rounds_done == 4
 
 
 def test_nothing_readable_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
@@ -235,34 +235,34 @@ def test_after_a_cut_at_any_write_the_state_is_the_old_or_the_new_one(
 ) -> None:
     """Model and checkpoint take six operations; after each, what loads is whole, and saving works again."""
     folder = filled(tmp_path / "state", 3)
-    durable = committed(folder.load().durable, 3)
+    state = committed(folder.load().state, 3)
     with monkeypatch.context() as patch:
         cut_at(patch, last, PowerCut())
         with pytest.raises(PowerCut):
-            folder.save(durable)
+            folder.save(state)
     folder.release()
     again = open_folder(tmp_path / "state")
     saved = again.load()
-    assert saved.durable.rounds_done in (3, 4)
-    assert saved.durable.rounds_done == 4 or last < 6
-    assert saved.durable.model is not None
-    assert saved.durable.model[0] == saved.durable.rounds_done - 1
+    assert saved.state.rounds_done in (3, 4)
+    assert saved.state.rounds_done == 4 or last < 6
+    assert saved.state.model is not None
+    assert saved.state.model[0] == saved.state.rounds_done - 1
     assert not list(again.folder.glob(".*"))
-    again.save(committed(saved.durable, saved.durable.rounds_done))
-    assert again.load().durable.rounds_done == saved.durable.rounds_done
+    again.save(committed(saved.state, saved.state.rounds_done))
+    assert again.load().state.rounds_done == saved.state.rounds_done
 
 
 def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = filled(tmp_path / "state", 3)
-    durable = committed(folder.load().durable, 3)
+    state = committed(folder.load().state, 3)
     with monkeypatch.context() as patch:
         cut_at(patch, 1, OSError(errno.ENOSPC, "No space left on device"))
         with refusal(CheckpointError, "disk", "full"):
-            folder.save(durable)
-    assert folder.load().durable.rounds_done == 3
+            folder.save(state)
+    assert folder.load().state.rounds_done == 3
 
 
 def test_events_that_need_not_survive_are_not_noted() -> None:
-    durable = PersistentState(1, None)
-    assert not durable.note(RoundFailed(1, 0, AbortReason.TIMED_OUT))
-    assert durable == PersistentState(1, None)
+    state = PersistentState(1, None)
+    assert not state.note(RoundFailed(1, 0, AbortReason.TIMED_OUT))
+    assert state == PersistentState(1, None)

@@ -98,8 +98,8 @@ class Notebook:
         self.threads: set[int] = set()
         self.saved: Callable[[], None] = lambda: None
 
-    def save(self, durable: PersistentState, seen: Mapping[PartyId, int]) -> None:
-        self.attempts.append(durable.attempt)
+    def save(self, state: PersistentState, seen: Mapping[PartyId, int]) -> None:
+        self.attempts.append(state.attempt)
         self.threads.add(threading.get_ident())
         self.saved()
 
@@ -110,7 +110,7 @@ class Party:
     def __init__(self, board: Switchboard, name: PartyId, machine: Script) -> None:
         self.said = io.StringIO()
         self.notebook = Notebook()
-        self.post = EnvelopeCodec(IDENTITIES[name], ROSTER, bytes(32))
+        self.codec = EnvelopeCodec(IDENTITIES[name], ROSTER, bytes(32))
         self.transport = FramedTransport(board.link(name), Endpoint(name, ENTROPY(8)))
         self.machine = machine
         self.name = name
@@ -121,13 +121,13 @@ class Party:
                 driver = Driver(
                     party=self.name,
                     machine=self.machine,
-                    post=self.post,
+                    codec=self.codec,
                     transport=self.transport,
-                    durable=PersistentState(0, None),
+                    persistent=PersistentState(0, None),
                     keeper=self.notebook,
                     executor=executor,
                     disk=disk,
-                    journal=RoleLog(self.name, "json", self.said),
+                    log=RoleLog(self.name, "json", self.said),
                     **{"send_within_s": 5.0, "linger_s": 2.0, **settings},
                 )
                 self.driver = driver
@@ -179,13 +179,13 @@ def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
     board = Switchboard()
     alice = Party(board, ALICE, Script([DecisionMade({"attempt": 4}), *knocks(1), DONE]))
     signed_after: list[list[int]] = []
-    seal = alice.post.seal
+    seal = alice.codec.seal
 
     def watched(*arguments: Any) -> Any:
         signed_after.append(list(alice.notebook.attempts))
         return seal(*arguments)
 
-    alice.post.seal = watched  # type: ignore[method-assign]  # a spy
+    alice.codec.seal = watched  # type: ignore[method-assign]  # a spy
     asyncio.run(alice.run(linger_s=0.1))
     assert signed_after == [[5]]
     assert threading.get_ident() not in alice.notebook.threads

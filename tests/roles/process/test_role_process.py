@@ -90,13 +90,13 @@ def make_driver(role: process.RoleProcess, transport: LostStatuses) -> Driver:
     return Driver(
         party=role.context.name,
         machine=role.rules.machine(role.context.identity, role.persistent, SeededEntropy(1)),
-        post=role.codec,
+        codec=role.codec,
         transport=transport,
-        durable=role.persistent,
+        persistent=role.persistent,
         keeper=role.state,
         executor=executor,
         disk=executor,
-        journal=role.log,
+        log=role.log,
     )
 
 

@@ -50,10 +50,8 @@ COMMITTED = RoundCommitted(0, 0, (ALICE,), bytes(32), FIRST + 1)
 
 
 def recording_of(path: Path, said: io.StringIO | None = None, **settings: Any) -> ViewRecording:
-    journal = RoleLog(ALICE, "json", said if said is not None else io.StringIO())
-    return ViewRecording(
-        party=ALICE, facts=FACTS, initial_model=FIRST, path=path, journal=journal, **settings
-    )
+    log = RoleLog(ALICE, "json", said if said is not None else io.StringIO())
+    return ViewRecording(party=ALICE, facts=FACTS, initial_model=FIRST, path=path, log=log, **settings)
 
 
 def warnings_in(said: io.StringIO) -> list[str]:
@@ -113,7 +111,7 @@ def overhear(scheme: str, folder: Path) -> Overheard:
             facts=views.facts,
             initial_model=federation.initial_model,
             path=folder / f"{name}.view",
-            journal=RoleLog(name, "json", io.StringIO()),
+            log=RoleLog(name, "json", io.StringIO()),
         )
         for name in federation.identities
     }
@@ -319,8 +317,8 @@ def test_without_the_flag_nothing_is_recorded(tmp_path: Path) -> None:
     fed = make_federation(tmp_path / "fed", "masked")
     context = enter_role(Role.SERVER, RoleOptions(fed.folder, "server"))
     rules = Rules.of(fed.config, fed.roster, 40)
-    journal = RoleLog("server", "json", io.StringIO())
-    assert begin_recording(context, rules, None, None, journal) is None
+    log = RoleLog("server", "json", io.StringIO())
+    assert begin_recording(context, rules, None, None, log) is None
 
 
 def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:

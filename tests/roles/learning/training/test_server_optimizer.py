@@ -216,7 +216,7 @@ def test_a_server_that_crashes_goes_on_with_what_its_optimiser_remembers() -> No
         simulation = Simulation(federation, faults, observer=recorder)
         simulation.run()
         assert [one.round for one in recorder.rounds] == [0, 1, 2, 3]
-        assert simulation.nodes[SERVER].durable.life == len(faults.crashes)
+        assert simulation.nodes[SERVER].disk.life == len(faults.crashes)
         return recorder
 
     undisturbed = run(Faults())
