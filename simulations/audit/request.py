@@ -76,7 +76,8 @@ class Request:
     @property
     def is_baseline(self) -> bool:
         """Whether nothing protects the parties, so that there is no undefended row beside it."""
-        return self.scheme == BASELINE and not self.defence
+        scheme = load_scheme(self.scheme)
+        return not (scheme.hides_updates or scheme.perturbs or self.defence)
 
     @property
     def meets_its_scheme(self) -> bool:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.plain import PlainUpdate
+from veilsum.protocol.schemes.plain import Plain, PlainUpdate
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.cli.progress import Progress
@@ -32,7 +33,13 @@ from veilsum.simulations.run.record import Recorder, RoundRecord
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Faults
 
-COMPARISONS = ("plain", "central", "standalone")
+
+class Comparison(StrEnum):
+    """What a simulation may be shown beside: plain FedAvg, one model on the pooled data, or each party alone."""
+
+    PLAIN = "plain"
+    CENTRAL = "central"
+    STANDALONE = "standalone"
 
 
 @dataclass(frozen=True)
@@ -175,8 +182,7 @@ def simulate(
     """
     if not isinstance(config, FederationConfig):
         config = FederationConfig.from_toml(Path(config))
-    if compare is not None and compare not in COMPARISONS:
-        raise ParameterError([f"compare with one of {', '.join(COMPARISONS)}, not {compare!r}"])
+    beside = _comparison(compare) if compare is not None else None
     config.require_workable()
     config = config.with_weight_limit()
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
@@ -188,9 +194,16 @@ def simulate(
         result.recorder.warnings.append(
             f"drop {drop}: {', '.join(still_there)} never came to that phase and was not lost"
         )
-    if compare is None:
+    if beside is None:
         return result
-    return replace(result, baseline=_baseline(compare, config, initial_model, engine, progress=progress))
+    return replace(result, baseline=_baseline(beside, config, initial_model, engine, progress=progress))
+
+
+def _comparison(name: str) -> Comparison:
+    try:
+        return Comparison(name)
+    except ValueError:
+        raise ParameterError([f"compare with one of {', '.join(Comparison)}, not {name!r}"]) from None
 
 
 class _ProgressRecorder(Recorder):
@@ -229,17 +242,17 @@ def _run(
 
 
 def _baseline(
-    name: str,
+    beside: Comparison,
     config: FederationConfig,
     initial_model: Model | None,
     engine: TrainingEngine,
     *,
     progress: bool,
 ) -> Baseline:
-    if name == "plain":
+    if beside is Comparison.PLAIN:
         plain = replace(
             config,
-            scheme="plain",
+            scheme=Plain.name,
             payload=config.upload,
             min_parties=None,
             recovery="shares",
@@ -247,13 +260,13 @@ def _baseline(
             graph="complete",
         )
         run = _run(plain, Faults(), {}, initial_model, engine, verify=False, progress=progress)
-        return Baseline(name, run.metrics, run.model)
+        return Baseline(beside.value, run.metrics, run.model)
     task, training = load_task(config.task, config.task_options()), config.training_options()
-    if name == "central":
+    if beside is Comparison.CENTRAL:
         trained = train_central(task, config.rounds, training, config.seed)
-        return Baseline(name, trained.metrics, trained.model)
+        return Baseline(beside.value, trained.metrics, trained.model)
     alone = train_standalone(task, len(config.parties), config.split, config.rounds, training, config.seed)
-    return Baseline(name, mean_metrics(alone))
+    return Baseline(beside.value, mean_metrics(alone))
 
 
 def losses(config: FederationConfig, text: str) -> dict[PartyId, type[Message]]:

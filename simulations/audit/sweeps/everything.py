@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.learning.defences.registry import built_in_defences
 from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
@@ -24,12 +25,12 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
 
     found = [request("plain", "server", attack) for attack in ("analytic", "dlg", "idlg", "inverting")]
     for scheme in SCHEMES:
-        adversaries = (
-            ("client", "coalition", "others")
-            if scheme == "plain"
-            else ("server", "client", "coalition", "others")
-        )
-        found += [request(scheme, adversary, "idlg") for adversary in adversaries]
+        server = (
+            ("server",) if load_scheme(scheme).hides_updates else ()
+        )  # else it stands above, by more attacks
+        found += [
+            request(scheme, adversary, "idlg") for adversary in (*server, "client", "coalition", "others")
+        ]
     found += [request("ampc", "server", "model"), request("ampc", "coalition", "ampc-coalition")]
     for defence in built_in_defences():
         text = f"{defence.name}:{defence.trial.settings}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from veilsum.roles.config.schemes import load_scheme
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
 
@@ -56,5 +57,5 @@ def sweep_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iter
             images=one.images,
             payload="delta" if one.steps > 1 else "gradient",
             local_epochs=one.steps,
-            only_sums=one.scheme != "plain",
+            only_sums=load_scheme(one.scheme).hides_updates,
         )
