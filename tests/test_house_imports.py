@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tests.support.sources import FOLDERS, called_names, imports_of, module_name, source_files
+import pytest
+
+from tests.support.house import Trees, made_up
+from tests.support.sources import (
+    FOLDERS,
+    called_names,
+    imported_names,
+    module_name,
+    parse,
+    source_files,
+)
 
 OUR_FOLDERS = {
     "protocol": {"protocol"},
@@ -28,58 +39,152 @@ IMPURE = {
 UNSAFE_EVERYWHERE = {"pickle", "cPickle", "dill", "marshal", "shelve"}
 
 
-def third_party_allowed(path: Path) -> set[str]:
-    folder = path.parts[0]
-    if folder == "protocol":
-        allowed = {"numpy", "cryptography", "Crypto"}
-        allowed |= {"msgpack"} if path.parts[1] == "wire" else set()
-        return allowed | ({"torch"} if path.parts[1] == "perturbation" else set())
-    if folder == "transport":
-        return {"aiomqtt", "paho"} if path.parts[1] == "mqtt" else set()
-    if folder == "roles":
-        allowed = {"numpy", "cryptography", "Crypto", "msgpack", "rich"}
-        allowed |= {"torch", "safetensors"} if path.parts[1] == "learning" else set()
-        return allowed | ({"amqtt"} if path.parts[1] == "broker" else set())
-    return {"numpy", "cryptography", "Crypto", "torch", "rich", "hypothesis", "aiomqtt"}
+# Folder -> room below it ("" is every room) -> the libraries that may be imported there.
+# What stands nowhere is imported nowhere: a new library gets its room here first.
+LIBRARIES: dict[str, dict[str, set[str]]] = {
+    "protocol": {
+        "": {"numpy", "cryptography", "Crypto"},
+        "wire": {"msgpack"},
+        "perturbation": {"torch"},
+    },
+    "transport": {"mqtt": {"aiomqtt", "paho"}},
+    "roles": {
+        "": {"numpy", "cryptography", "Crypto", "msgpack", "rich"},
+        "learning": {"torch", "safetensors"},
+        "adapters": {"torch", "safetensors"},
+        "broker": {"amqtt"},
+    },
+    "simulations": {
+        "": {"numpy", "cryptography", "Crypto", "torch", "rich"},
+        "testing": {"hypothesis"},
+        "audit/report": {"matplotlib", "jinja2"},
+        "run/engines": {"ray"},
+    },
+}
+KNOWN = set(sys.stdlib_module_names) | {"veilsum"}
+BUILT_INS_WITH_EFFECTS = {"open", "print", "input", "exec", "eval"}
+PRODUCT = {path: parse(path) for path in source_files()}
+
+Rule = Callable[[Path, ast.Module], Iterable[str]]
 
 
-def offenders(wrong: Callable[[Path], Iterable[str]], *folders: str) -> dict[str, list[str]]:
+def offenders(wrong: Rule, trees: Trees = PRODUCT) -> dict[str, list[str]]:
     """The files that break a rule, each with what breaks it."""
-    found = {str(path): sorted(wrong(path)) for path in source_files(*folders)}
+    found = {str(path): sorted(wrong(path, tree)) for path, tree in trees.items()}
     return {path: names for path, names in found.items() if names}
 
 
-def libraries_of(path: Path) -> set[str]:
-    return {name.partition(".")[0] for name in imports_of(path)}
+def libraries_of(tree: ast.Module) -> set[str]:
+    return {name.partition(".")[0] for name in imported_names(tree)}
+
+
+def strange_folders(path: Path, tree: ast.Module) -> set[str]:
+    ours = {name.split(".")[1] for name in imported_names(tree) if name.startswith("veilsum.")}
+    return ours & set(FOLDERS) - OUR_FOLDERS[path.parts[0]]
+
+
+def bare_folders(_: Path, tree: ast.Module) -> set[str]:
+    return libraries_of(tree) & set(FOLDERS)
+
+
+def strange_libraries(path: Path, tree: ast.Module) -> set[str]:
+    rooms = LIBRARIES[path.parts[0]]
+    allowed = {
+        name for room in rooms if path.is_relative_to(Path(path.parts[0]) / room) for name in rooms[room]
+    }
+    return libraries_of(tree) - KNOWN - allowed
+
+
+def effects(path: Path, tree: ast.Module) -> set[str]:
+    if path.parts[0] != "protocol":
+        return set()
+    return libraries_of(tree) & IMPURE | set(called_names(tree)) & BUILT_INS_WITH_EFFECTS
+
+
+def unpickling(_: Path, tree: ast.Module) -> set[str]:
+    return libraries_of(tree) & UNSAFE_EVERYWHERE
 
 
 def test_a_file_imports_only_the_folders_its_own_may_know() -> None:
-    def strangers(path: Path) -> set[str]:
-        ours = {name.split(".")[1] for name in imports_of(path) if name.startswith("veilsum.")}
-        return ours & set(FOLDERS) - OUR_FOLDERS[path.parts[0]]
+    assert not offenders(strange_folders)
 
-    assert not offenders(strangers)
+
+def test_an_import_through_a_wall_is_found_in_every_folder() -> None:
+    everything = "\n".join(f"from veilsum.{folder}.room import thing" for folder in FOLDERS)
+    house = made_up(**{f"{folder}__room__file": everything for folder in FOLDERS})
+    assert offenders(strange_folders, house) == {
+        "protocol/room/file.py": ["roles", "simulations", "transport"],
+        "transport/room/file.py": ["protocol", "roles", "simulations"],
+        "roles/room/file.py": ["simulations"],
+    }
 
 
 def test_no_folder_is_imported_by_its_bare_name() -> None:
     """`import protocol` would make a second copy of every class."""
-    assert not offenders(lambda path: libraries_of(path) & set(FOLDERS))
+    assert not offenders(bare_folders)
+    assert offenders(bare_folders, made_up(roles__a="from protocol.wire import codec")) == {
+        "roles/a.py": ["protocol"]
+    }
 
 
 def test_a_file_imports_only_the_libraries_its_place_allows() -> None:
-    known = set(sys.stdlib_module_names) | {"veilsum"}
-    assert not offenders(lambda path: libraries_of(path) - known - third_party_allowed(path))
+    assert not offenders(strange_libraries)
+
+
+@pytest.mark.parametrize(
+    ("library", "rooms"),
+    [
+        ("numpy", ("protocol", "roles", "simulations")),
+        ("msgpack", ("protocol/wire", "roles")),
+        ("torch", ("protocol/perturbation", "roles/learning", "roles/adapters", "simulations")),
+        ("safetensors", ("roles/learning", "roles/adapters")),
+        ("aiomqtt", ("transport/mqtt",)),
+        ("paho", ("transport/mqtt",)),
+        ("amqtt", ("roles/broker",)),
+        ("rich", ("roles", "simulations")),
+        ("hypothesis", ("simulations/testing",)),
+        ("matplotlib", ("simulations/audit/report",)),
+        ("jinja2", ("simulations/audit/report",)),
+        ("ray", ("simulations/run/engines",)),
+        ("requests", ()),
+    ],
+)
+def test_a_library_outside_its_rooms_is_found_however_late_it_is_imported(
+    library: str, rooms: tuple[str, ...]
+) -> None:
+    everywhere = (
+        *("protocol/wire", "protocol/perturbation/algebra", "protocol/crypto", "transport/mqtt"),
+        *("transport/framing", "roles/process", "roles/learning/models", "roles/adapters", "roles/broker"),
+        *("simulations/run", "simulations/run/engines", "simulations/testing", "simulations/audit/report"),
+    )
+    late = f"def later():\n    if TYPE_CHECKING:\n        import {library}.part"
+    found = offenders(strange_libraries, made_up(**{f"{room}/file": late for room in everywhere}))
+    free = {room for room in everywhere if any(Path(room).is_relative_to(one) for one in rooms)}
+    assert set(found) == {f"{room}/file.py" for room in everywhere if room not in free}
 
 
 def test_the_protocol_touches_no_clock_no_entropy_no_file_and_no_network() -> None:
-    assert not offenders(lambda path: libraries_of(path) & IMPURE, "protocol")
-    assert not offenders(
-        lambda path: set(called_names(path)) & {"open", "print", "input", "exec", "eval"}, "protocol"
-    )
+    assert not offenders(effects)
+
+
+@pytest.mark.parametrize(
+    "line", ["import asyncio", "import socket", "import time", "import random", "import logging"]
+)
+def test_an_effect_in_the_protocol_is_found_and_elsewhere_is_not_one(line: str) -> None:
+    house = made_up(protocol__a=line, transport__a=line, roles__a=line)
+    assert offenders(effects, house) == {"protocol/a.py": [line.removeprefix("import ")]}
+
+
+def test_entropy_of_the_system_and_a_file_that_is_opened_are_effects() -> None:
+    house = made_up(protocol__a="from os import urandom", protocol__b="open('a')", protocol__c="path.open()")
+    assert offenders(effects, house) == {"protocol/a.py": ["os"], "protocol/b.py": ["open"]}
 
 
 def test_nothing_is_unpickled_anywhere() -> None:
-    assert not offenders(lambda path: libraries_of(path) & UNSAFE_EVERYWHERE)
+    assert not offenders(unpickling)
+    assert offenders(unpickling, made_up(simulations__a="def f():\n    import pickle")) == {
+        "simulations/a.py": ["pickle"]
+    }
 
 
 def loaded_after(code: str) -> set[str]:

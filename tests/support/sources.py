@@ -32,19 +32,24 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(text_of(path), filename=str(path))
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """The full dotted names a file imports, wherever in the file the import stands."""
-    for node in ast.walk(parse(path)):
+def imported_names(tree: ast.AST) -> Iterator[str]:
+    """The full dotted names that parsed source imports, wherever in it the import stands."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import: name the module in full"
+            assert node.level == 0, f"line {node.lineno} has a relative import: name the module in full"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def called_names(path: Path) -> Iterator[str]:
-    """The bare names a file calls, such as open or print."""
-    for node in ast.walk(parse(path)):
+def imports_of(path: Path) -> Iterator[str]:
+    """The full dotted names a file imports."""
+    return imported_names(parse(path))
+
+
+def called_names(tree: ast.AST) -> Iterator[str]:
+    """The bare names that parsed source calls, such as open or print."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id
 
