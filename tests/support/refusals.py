@@ -26,10 +26,15 @@ def mentions(said: str, name: str) -> bool:
 
 @contextmanager
 def refusal(
-    kind: type[Refused], *names: object, reason: AbortReason | None = None, culprit: str | None = None
+    kind: type[Refused],
+    *names: object,
+    reason: AbortReason | None = None,
+    culprit: str | None = None,
+    **typed: object,
 ) -> Iterator[pytest.ExceptionInfo[Refused]]:
-    """Expect an error of the kind, for the reason and with the culprit, whose text mentions each of the names:
-    settings, parties, files, figures. A name is one word; a sentence is refused here."""
+    """Expect an error of the kind, for the reason, with the culprit and with each of the other typed attributes, whose
+    text mentions each of the names: settings, parties, files, figures. A name is one word; a sentence is refused here.
+    """
     wanted = [str(name) for name in names]
     assert not [name for name in wanted if len(name.split()) != 1], "names are single words"
     with pytest.raises(kind) as caught:
@@ -37,5 +42,7 @@ def refusal(
     error = caught.value
     assert reason is None or getattr(error, "reason", None) is reason, f"another reason: {error!r}"
     assert culprit is None or getattr(error, "culprit", None) == culprit, f"another culprit: {error!r}"
+    other = {name: getattr(error, name, None) for name in typed}
+    assert other == typed, f"another {', '.join(typed)}: {error!r}"
     missing = [name for name in wanted if not mentions(str(error), name)]
     assert not missing, f"{error} does not mention {', '.join(missing)}"

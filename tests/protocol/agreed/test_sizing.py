@@ -80,7 +80,7 @@ def test_the_answer_is_the_first_feasible_pair_of_an_exhaustive_search(
     )
     expected = next(feasible, None)
     if expected is None:
-        with refusal(ParameterError, "complete"):
+        with refusal(ParameterError, "k-regular", parties, threat.value, "complete"):
             find_degree_and_threshold(parties, corrupt_percent / 100, dropout_percent / 100, threat)
     else:
         found = find_degree_and_threshold(parties, corrupt_percent / 100, dropout_percent / 100, threat)
@@ -107,9 +107,9 @@ def test_stricter_bounds_never_need_fewer_neighbours(threat: Threat) -> None:
 
 
 def test_the_impossible_is_refused_with_the_numbers_and_the_remedy() -> None:
-    with refusal(ParameterError, 34, "complete"):
+    with refusal(ParameterError, "k-regular", 100, 34, "lying", "complete"):
         find_degree_and_threshold(100, 0.34, 0.34, Threat.LYING)
-    with refusal(ParameterError, 6):
+    with refusal(ParameterError, "k-regular", 7, 6, "semi-honest", "complete"):
         find_degree_and_threshold(7, 0.99, 0.99, Threat.SEMI_HONEST)
 
 

@@ -76,7 +76,7 @@ def test_the_log_exchange_survives_offsets_at_which_the_printed_one_refuses() ->
         key = make_key(exchange, gamma=300.0)
         noisy = true + alpha[:, None] * key.offset
         if exchange == "printed":
-            with refusal(ExchangeOverflow, "log") as caught:
+            with refusal(ExchangeOverflow, "printed", "gamma", "log") as caught:
                 ask(key.public, noisy, alpha, SeededEntropy(2))
             assert caught.value.spread > caught.value.limit
         else:
@@ -162,5 +162,5 @@ def test_labels_that_do_not_add_up_to_one_are_refused() -> None:
         key.public, forward.outputs.double().numpy(), forward.alpha.double().numpy(), SeededEntropy(2)
     )
     result = conclude(key.public, asked, answer(key, asked.request, SeededEntropy(3)))
-    with refusal(LocalProtocolError, "one"):
+    with refusal(LocalProtocolError, "entropy", "targets", "add", "one", "sample"):
         cross_entropy_terms(forward, result, torch.full((2, CLASSES), 1 / math.pi))

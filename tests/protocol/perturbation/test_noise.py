@@ -81,7 +81,7 @@ def test_settings_that_cannot_work_are_refused_with_the_remedy(
 
 def test_cross_entropy_with_one_output_is_refused() -> None:
     single = trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.zeros(1, 3))
-    with refusal(ParameterError, "two", "outputs"):
+    with refusal(ParameterError, "entropy", "two", "outputs", "mse"):
         new_key(single, PerturbationSettings(loss="ce"), SeededEntropy(1))
 
 

@@ -107,7 +107,7 @@ def test_tied_frozen_and_unused_parameters_are_refused_by_name() -> None:
 def test_inputs_that_cannot_carry_factors_are_refused() -> None:
     with pytest.raises(UnsupportedModel, match="floating-point"):
         trace(nn.Sequential(nn.Linear(4, 2)), torch.zeros(1, 4, dtype=torch.int64))
-    with refusal(UnsupportedModel, "run", "example"):
+    with refusal(UnsupportedModel, "run", "example", node="0"):
         trace(nn.Sequential(nn.Linear(4, 2)), torch.zeros(1, 5))
 
 
@@ -153,7 +153,7 @@ def test_the_self_test_catches_a_rule_that_is_wrong(monkeypatch: pytest.MonkeyPa
     """Free factors in front of a normalisation look harmless and are refused by the float64 comparison."""
     monkeypatch.setattr(FactorSpace, "equate", lambda *_: None)
     model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2))
-    with refusal(UnsupportedModel, "true"):
+    with refusal(UnsupportedModel, "perturbed", "differs", "true", node="self-test"):
         trace(model, torch.zeros(1, 1, 4, 4))
 
 

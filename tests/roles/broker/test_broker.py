@@ -25,6 +25,7 @@ from veilsum.roles.broker.connect import broker_address
 from veilsum.roles.broker.embedded import covers, parse_access_list
 from veilsum.roles.broker.files import access_list, is_local, mosquitto_configuration
 from veilsum.roles.broker.logins import (
+    LOGIN_FILE,
     create_login,
     password_line,
     password_matches,
@@ -340,7 +341,7 @@ def test_lines_that_mosquitto_wrote_are_understood() -> None:
     "text", ["", "alice", "alice:plain", f"{MOSQUITTO_LINE}\nmallory:$7$", "a b:$7$1$AAAA$" + "A" * 88]
 )
 def test_what_is_no_login_line_never_reaches_the_password_file(text: str) -> None:
-    with refusal(LocalProtocolError, "login"):
+    with refusal(LocalProtocolError, "login", "name:$7$iterations$salt$hash", LOGIN_FILE):
         require_login_line(text)
 
 

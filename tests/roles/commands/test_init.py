@@ -23,6 +23,7 @@ from veilsum.roles.federation.enrolment import (
     sign_again,
 )
 from veilsum.roles.federation.folder import enter_federation, load_federation, require_complete
+from veilsum.roles.federation.pins import PIN_FILE
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
 
@@ -163,7 +164,7 @@ def test_an_evicted_party_comes_back_with_new_keys_only(fed: Path, tmp_path: Pat
     create_party(tmp_path / "new-bob", "bob", Role.CLIENT)
     signed = add_party(fed, fed / "organiser", tmp_path / "new-bob", None)
     assert (signed.version, dict(signed.evicted)) == (3, {})
-    with refusal(RosterRefused, "bob"):
+    with refusal(RosterRefused, "bob", "listed", "enrolled", reason=AbortReason.BAD_KEY):
         enter_federation(fed, fed / "keys" / "bob")
 
 
@@ -173,7 +174,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     fed, theirs = tmp_path / "fed", tmp_path / "theirs"
     flags = ["--scheme", "masked", "--parties", "alice,bob,carol", "--no-keys"]
     assert cli.main(["init", str(fed), *flags]) == 0
-    with refusal(ParameterError, "server"):
+    with refusal(ParameterError, "server", "enrolled"):
         require_complete(load_federation(fed))
     for name, role in [("server", "server"), *((name, "client") for name in NAMES)]:
         assert cli.main(["keys", "new", name, "--role", role, "--out", str(theirs / name)]) == 0
@@ -185,7 +186,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     loaded = load_federation(fed)
     require_complete(loaded)
     assert loaded.signed.version == 5
-    with refusal(PrivateFileError, "organiser"):
+    with refusal(PrivateFileError, "organiser", "trusted", path=theirs / "alice" / PIN_FILE):
         enter_federation(fed, theirs / "alice")
     capsys.readouterr()
     pin = ["roster", "pin", str(fed), "--key", str(theirs / "alice"), "--fingerprint"]
@@ -231,7 +232,7 @@ def test_another_organiser_cannot_sign_this_roster(fed: Path, tmp_path: Path) ->
         cli.main(["keys", "new", "usurper", "--role", "organiser", "--out", str(tmp_path / "usurper")]) == 0
     )
     for folder in (tmp_path / "usurper", fed / "keys" / "server"):
-        with refusal(RosterRefused, "<organiser"):
+        with refusal(RosterRefused, "<organiser", folder, reason=AbortReason.WRONG_ROSTER):
             sign_again(fed, folder)
 
 

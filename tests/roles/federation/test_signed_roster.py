@@ -173,15 +173,15 @@ def test_a_roster_of_another_organiser_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("signer", [SERVER, ALICE])
 def test_only_an_organiser_signs_rosters(signer: Identity) -> None:
-    with refusal(LocalProtocolError, "organiser", "server"):
+    with refusal(LocalProtocolError, signer.name, str(signer.role), "organiser", "signs"):
         sign_roster(signer, 1, EVERYBODY, AGREED)
 
 
 def test_the_organiser_is_no_party() -> None:
-    with refusal(LocalProtocolError, "organiser"):
+    with refusal(LocalProtocolError, ORGANISER.name, "organiser's", "role", "party"):
         roster(identities=(ORGANISER.public,))
     perturbed = PublicIdentity(PartyId("carol"), Role.CLIENT, ORGANISER.signing.public)
-    with refusal(LocalProtocolError, "carol", "organiser"):
+    with refusal(LocalProtocolError, "carol", "organiser's", "key", "party"):
         roster(identities=(*EVERYBODY, perturbed))
 
 
@@ -261,7 +261,7 @@ def test_a_pin_is_private_and_damage_to_it_is_noticed(path: Path, key_folder: Pa
         with pytest.raises(PrivateFileError, match="is corrupt"):
             accept_roster(path, key_folder)
     pin.unlink()
-    with refusal(PrivateFileError, "organiser", "compare"):
+    with refusal(PrivateFileError, "organiser", "trusted", "fingerprint"):
         accept_roster(path, key_folder)
 
 

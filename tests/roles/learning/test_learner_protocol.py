@@ -62,9 +62,9 @@ def test_bad_updates_are_refused(model: np.ndarray, mean: np.ndarray, payload: P
 
 def test_an_update_without_samples_or_with_a_nan_loss_cannot_be_built() -> None:
     vector = np.ones(2, np.float32)
-    with refusal(LocalProtocolError, "sample"):
+    with refusal(LocalProtocolError, "update", "sample", 0):
         LocalUpdate(vector, 0, 0.0)
-    with refusal(TrainingFailed, "learning"):
+    with refusal(TrainingFailed, "loss", "nan", "rate"):
         LocalUpdate(vector, 1, float("nan"))
     with pytest.raises(LocalProtocolError, match="payload must be"):
         LocalUpdate(np.ones(2, np.float64), 1, 0.0)

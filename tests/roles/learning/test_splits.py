@@ -129,7 +129,7 @@ def test_a_party_without_samples_is_named() -> None:
 def test_impossible_splits_are_refused() -> None:
     with refusal(LocalProtocolError, 2, "samples", 3, "parties"):
         divide(Split("iid"), 2, None, 3, seed=0)
-    with refusal(LocalProtocolError, "party"):
+    with refusal(LocalProtocolError, "split", "one", "party", 0):
         divide(Split("iid"), 2, None, 0, seed=0)
     with pytest.raises(LocalProtocolError, match="needs class labels"):
         divide(Split("dirichlet", 1.0), 4, None, 2, seed=0)

@@ -18,6 +18,7 @@ from veilsum.roles.learning.datasets.supervised import (
     regression_metrics,
 )
 from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.task import BUILT_IN, Samples, Task, TaskOptions, load_task
@@ -71,7 +72,7 @@ def test_a_users_task_that_cannot_be_loaded_is_refused_with_the_reason(
         load_task("no.such:task", TaskOptions())
     with refusal(LocalProtocolError, "users_broken_task", "task"):
         load_task("users_broken_task:task", TaskOptions())
-    with refusal(LocalProtocolError, "answer"):
+    with refusal(TaskError, "users_broken_task", "function", "answer"):
         load_task("users_broken_task:answer", TaskOptions())
     with refusal(LocalProtocolError, "train", "test", "build_model", "loss", "metrics"):
         load_task("users_broken_task:nothing", TaskOptions())

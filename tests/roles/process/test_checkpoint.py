@@ -177,7 +177,7 @@ def test_nothing_readable_is_an_error_that_names_the_folder(tmp_path: Path) -> N
     folder = filled(tmp_path / "state")
     for path in folder.folder.glob("checkpoint-*"):
         path.write_bytes(b"{}")
-    with refusal(CheckpointError, "readable"):
+    with refusal(CheckpointError, "readable", "--fresh", path=folder.folder):
         folder.load()
 
 

@@ -254,19 +254,19 @@ def test_noting_never_waits_for_the_file_and_writes_fold_into_one(tmp_path: Path
 
 
 def test_a_path_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
-    with refusal(ParameterError, "--record-view"):
+    with refusal(ParameterError, "--record-view", "alice.view", "written"):
         recording_of(tmp_path / "nowhere" / "alice.view").begin()
 
 
 def test_a_file_that_is_no_view_of_this_party_is_not_overwritten(tmp_path: Path) -> None:
     settings = tmp_path / "federation.toml"
     settings.write_text("[federation]")
-    with refusal(ParameterError, "overwritten"):
+    with refusal(ParameterError, "--record-view", "federation.toml", "recorded", "overwritten"):
         earlier_view(settings, ALICE, FACTS, resume=False)
     other = recording_of(tmp_path / "bob.view")
     other.party = PartyId("bob")
     other.begin()
-    with refusal(ParameterError, "bob", "overwritten"):
+    with refusal(ParameterError, "--record-view", "bob.view", "bob", "overwritten"):
         earlier_view(other.path, ALICE, FACTS, resume=True)
 
 

@@ -161,7 +161,7 @@ def test_a_few_sketches_of_one_image_give_it_back(played: Stage) -> None:
 
 
 def test_the_sketch_attack_refuses_a_view_without_sketches(played: Stage) -> None:
-    with refusal(AttackDoesNotFit, "sketch"):
+    with refusal(AttackDoesNotFit, "defence", "sketch"):
         sketch_rounds(gradients_in(played("plain").view("server"), 1)[:1], Budget(), 7)
 
 

@@ -168,7 +168,7 @@ def test_a_truncated_file_is_refused(played: Stage, tmp_path: Path) -> None:
 def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.view"
     path.write_bytes(content)
-    with refusal(BadViewFile, "recorded"):
+    with refusal(BadViewFile, "x.view", "recorded"):
         load_view(path)
 
 

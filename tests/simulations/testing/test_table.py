@@ -131,7 +131,7 @@ def test_messages_wait_on_the_wire_until_the_test_delivers_them() -> None:
     assert table.wire[-1] == copied
     table.release(first)
     assert table.wire[-1] == first
-    with refusal(LocalProtocolError, "wire"):
+    with refusal(LocalProtocolError, f"<{second.number}:", second.sender, second.receiver, "wire"):
         table.drop(second)
     table.run()
     assert table.server.rounds_done == 2

@@ -124,7 +124,7 @@ def test_a_silent_receiver_is_named_by_the_deadline(broker: BrokerProcess) -> No
     async def scenario() -> None:
         async with mqtt_party(broker.address(), "alice") as alice:
             async with asyncio.timeout(PATIENCE_S):
-                with refusal(Unreachable, "carol", "never"):
+                with refusal(Unreachable, "never", "answered", receiver="carol"):
                     await alice.send("carol", [b"anybody?"], deadline_s=0.3)
 
     asyncio.run(scenario())

@@ -246,7 +246,7 @@ def test_writing_under_a_name_that_is_not_ours_reaches_nobody(
         bob_at = broker.address(version, "bob", "secret b", tls)
         eve_at = broker.address(version, "eve", "secret e", tls)
         async with mqtt_party(bob_at, "bob"), mqtt_party(eve_at, "alice") as impostor:
-            with refusal(Unreachable, "broker"):
+            with refusal(Unreachable, "answered", "broker", receiver="bob"):
                 await impostor.send("bob", [b"I am alice"], deadline_s=0.5)
 
     asyncio.run(scenario())

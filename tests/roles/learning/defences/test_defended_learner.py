@@ -160,13 +160,13 @@ def test_the_state_is_on_disk_before_an_update_leaves(tmp_path: Path) -> None:
 
 
 def test_a_learner_without_a_defence_has_nothing_to_keep(tmp_path: Path) -> None:
-    with refusal(LocalProtocolError, "defence"):
+    with refusal(LocalProtocolError, "learner", "defence", "private", "state"):
         KeepingLearner(undefended(DELTA), tmp_path / "state")
     assert not isinstance(undefended(DELTA), Defended)
 
 
 def test_a_defence_without_entropy_or_training_is_refused() -> None:
-    with refusal(LocalProtocolError, "entropy"):
+    with refusal(LocalProtocolError, "spn", "secrets", "entropy"):
         make_learner(make_task(), 0, 2, "iid", DELTA, 7, defence="spn")
     with pytest.raises(LocalProtocolError, match="does not train"):
         make_learner(VectorsTask(4), 0, 2, "iid", DELTA, 7, defence="spn", entropy=SeededEntropy(1))

@@ -39,7 +39,7 @@ def test_a_file_from_elsewhere_needs_the_layout(tmp_path: Path) -> None:
     path = tmp_path / "theirs.safetensors"
     save_file({"x": np.ones(4, dtype=np.float32), "w": np.zeros((2, 2), dtype=np.float32)}, path)
     assert load_model(path, (("w", (2, 2)), ("x", (4,)))).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    with refusal(LocalProtocolError, "order"):
+    with refusal(LocalProtocolError, "theirs.safetensors", "order", "tensors"):
         load_model(path)
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match="does not exist"):
         load_model(tmp_path / "nothing")
     (tmp_path / "text").write_text("not a model")
-    with refusal(LocalProtocolError, "safetensors"):
+    with refusal(LocalProtocolError, tmp_path / "text", "safetensors"):
         load_model(tmp_path / "text")
     with refusal(LocalProtocolError, 10, "values"):
         save_model(tmp_path / "model", MODEL, LAYOUT[:2])

@@ -20,6 +20,7 @@ from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models.files import layout_of, save_model
 from veilsum.roles.learning.perturbation.client import PerturbedLearner
@@ -142,7 +143,7 @@ def test_one_output_is_recovered_with_the_squared_error_and_refused_with_cross_e
     assert isinstance(task, SupervisedTask)
     assert relative(recovered_mean(task, noise_for(task), 2), plain_mean(task, 2)) < 1e-5
     binary = digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 1)))
-    with refusal(ParameterError, "two", "outputs"):
+    with refusal(ParameterError, "entropy", "two", "outputs", "mse"):
         noise_for(replace(binary, objective="ce"))
 
 
@@ -244,7 +245,7 @@ def test_the_leak_and_every_parameter_sent_in_clear_are_named() -> None:
 
 def test_tasks_without_a_model_or_a_known_loss_are_refused() -> None:
     config = FederationConfig(scheme="perturbed", task="vectors:5")
-    with refusal(LocalProtocolError, "model"):
+    with refusal(TaskError, "perturbed", "vectors:5", "model"):
         trace_task(config, VectorsTask(5))
     with pytest.raises(ParameterError, match="set loss"):
         trace_task(config, replace(digits(samples=30), objective=None))
@@ -259,7 +260,7 @@ class Doubled(SupervisedTask):
 
 def test_a_task_that_trains_another_loss_than_it_says_is_refused() -> None:
     task = digits(samples=30)
-    with refusal(ParameterError, "mse"):
+    with refusal(ParameterError, "loss", "mse", "recovered"):
         noise_for(Doubled(task.train, task.test, task.network, task.objective))
 
 
@@ -283,5 +284,5 @@ def test_what_cannot_be_protected_is_refused_by_name() -> None:
     model = make_learner(gelu, 0, 1, "iid", GRADIENT, 0).initial_model()
     with pytest.raises(UnsupportedModel, match="GELU"):
         protect_for_task(gelu, model, 0, RANDOM)
-    with refusal(LocalProtocolError, "model"):
+    with refusal(LocalProtocolError, "vectors", "model", "protect"):
         protect_for_task(VectorsTask(5), np.zeros(5, dtype=np.float32), 0, RANDOM)

@@ -121,7 +121,7 @@ def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
 
 
 def test_a_round_without_the_memory_of_those_before_is_refused() -> None:
-    with refusal(LocalProtocolError, "checkpoint"):
+    with refusal(LocalProtocolError, "round", 4, "adam", "checkpoint"):
         ServerStep(OPTIONS, optimizer_for("adam")).apply(to_vector(network()), means(1, 130)[0], 4)
 
 
