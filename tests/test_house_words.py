@@ -25,6 +25,7 @@ PUBLISHED: tuple[str, ...] = (
     r"\bEPOCH_(SHARE|BIAS)\b|\bepoch-(share|bias|biases)\b",  # purposes and tags of key derivation
     r'"epoch_keys"',  # in the file of a view
     r"\b0008-epochs-and-sessions\b",
+    r"(?i:\bgathering[-_](keys|shares|releases)\b)",  # phases
 )
 """Options, settings, message kinds, domain tags and file keys that hold a banned word, as regular expressions."""
 
@@ -84,11 +85,11 @@ def names_in(path: Path) -> str:
                 ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name))
             ):
                 names.add(name)
-    return "\n".join(sorted(names))
+    return ";\n".join(sorted(names))
 
 
 def text_of(ban: Ban, path: Path) -> str:
-    if ban.where == "names":
+    if "names" in ban.where.split(", "):
         return names_in(path) if path.suffix == ".py" else ""
     return (ROOT / path).read_text(encoding="utf-8")
 

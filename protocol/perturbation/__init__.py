@@ -4,7 +4,7 @@ One round, in calls. Server and clients have traced the same model: `plan = trac
 
     server   key = new_key(plan, settings, random);  send key.public and key.encrypt(parameters)
     client   load_parameters(plan, module, perturbed)
-             squared error, or noise `scale`:  terms = client_terms(plan, module, public, inputs, targets)
+             squared error, or `scale` alone:  terms = client_terms(plan, module, public, inputs, targets)
              cross entropy with an offset:     forward = run_forward(plan, module, public, inputs)
                                                exchange = exchange_request(forward, random)
     server                                     reply = answer(key, exchange.request, random)

@@ -1,4 +1,4 @@
-"""What is agreed about the noise before the first round, with every bound checked.
+"""What is agreed about the perturbation before the first round, with every bound checked.
 
 Magnitudes follow from how recovery loses digits: its relative error is a few times the unit roundoff times a
 condition number that grows as the square of gamma (and of the number of features when alpha is their sum).
@@ -86,7 +86,7 @@ class PerturbationSettings:
         return replace(self, gamma=self.gamma * min(max(step, 0.25), 1.25))
 
     def leak(self) -> str:
-        """One line on what the chosen noise does not hide, to be shown before a run."""
+        """One line on what the chosen perturbation does not hide, to be shown before a run."""
         if not self.has_offset:
             return (
                 "noise 'scale' hides the sizes of weights from a client that does not analyse them; the "

@@ -20,7 +20,7 @@ _TITLES = {
     "training": "training",
     "numbers": "numbers",
     "protocol": "protocol",
-    "noise": "noise (perturbed, bilateral)",
+    "noise": "perturbation (perturbed, bilateral)",
     "timing": "deadlines",
     "devices": "devices",
     "broker": "broker",

@@ -28,7 +28,7 @@ from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
-from veilsum.protocol.schemes.perturbed.options import noise_options
+from veilsum.protocol.schemes.perturbed.options import perturbation_options
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.config.values import FederationValues
 
@@ -193,10 +193,10 @@ def _smallest_sum(config: FederationValues, scheme: Scheme | None) -> int:
 def _options(config: FederationValues) -> dict[str, str]:
     if not config.perturbs:
         return dict(config.options)
-    noise = noise_options(
+    perturbation = perturbation_options(
         config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange, config.barrier
     )
-    return {**config.options, **noise}
+    return {**config.options, **perturbation}
 
 
 def _option_problems(config: FederationValues, scheme: Scheme | None) -> Iterator[str]:

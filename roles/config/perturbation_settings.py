@@ -1,10 +1,10 @@
-"""The settings of the noise that perturbs a model: a part of the table in roles/config/settings.py."""
+"""The settings of the perturbation of a model: a part of the table in roles/config/settings.py."""
 
 from __future__ import annotations
 
 from veilsum.roles.config.setting import Form, Setting
 
-NOISE = (
+PERTURBATION = (
     Setting(
         "noise",
         "noise",

@@ -10,7 +10,7 @@ the result. Rounds, data folders, devices, deadlines and the broker's address ma
 
 from __future__ import annotations
 
-from veilsum.roles.config.perturbation_settings import NOISE
+from veilsum.roles.config.perturbation_settings import PERTURBATION
 from veilsum.roles.config.setting import Form, Setting
 
 __all__ = ["BY_ATTRIBUTE", "SETTINGS", "TABLES", "Form", "Setting"]
@@ -374,5 +374,5 @@ BROKER = (
     ),
 )
 
-SETTINGS = (*FEDERATION, *TASK, *TRAINING, *NUMBERS, *PROTOCOL, *NOISE, *TIMING, *DEVICES, *BROKER)
+SETTINGS = (*FEDERATION, *TASK, *TRAINING, *NUMBERS, *PROTOCOL, *PERTURBATION, *TIMING, *DEVICES, *BROKER)
 BY_ATTRIBUTE = {setting.attribute: setting for setting in SETTINGS}

@@ -3,7 +3,7 @@
 Without an optimiser the step is `apply_update`, the same at every party. With one it also depends on earlier rounds:
 `memory` holds, for each round, what the optimiser knew when that round began. An attempt that is repeated starts from
 the same memory again, so an attempt that failed leaves no trace; what a checkpoint must keep is the entry of
-the round that comes next. A round may close without a step, where noise left nothing of its gradient: then model and
+the round that comes next. A round may close without a step, where rounding left nothing of its gradient: then model and
 memory are those of before.
 """
 

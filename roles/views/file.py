@@ -133,7 +133,7 @@ def _table(view: View, arrays: _Arrays) -> dict[str, Any]:
                 *(arrays.put(part) for part in (one.scale, one.gammas, one.blinders, one.shifts)),
                 one.loss_shift,
             ]
-            for one in view.noise_secrets
+            for one in view.perturbation_secrets
         ],
     }
 
@@ -191,7 +191,7 @@ def _view(table: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> View:
             SessionKeys(party, bytes.fromhex(session), _secrets(given), _secrets(taken), _secrets(biases))
             for party, session, given, taken, biases in table["epoch_keys"]
         ),
-        noise_secrets=tuple(
+        perturbation_secrets=tuple(
             PerturbationSecrets(
                 bytes.fromhex(key_id), array(scale), array(gammas), array(blinders), array(shifts), shift
             )

@@ -50,7 +50,7 @@ class ViewRecorder(RunObserver):
         self._updates = [] if before is None else list(before.own_updates)
         known = () if before is None else before.session_keys
         self._keys = {(one.party, one.session): one for one in known}
-        drawn = () if before is None else before.noise_secrets
+        drawn = () if before is None else before.perturbation_secrets
         self._drawn: list[tuple[str, PerturbationSecrets]] = [
             (name, one) for one in drawn for name in (before.members[:1] if before is not None else ())
         ]
@@ -61,10 +61,10 @@ class ViewRecorder(RunObserver):
     def began(self, now: float, party: PartyId, machine: Machine) -> None:
         self._machines[party] = machine
 
-    def hear_secrets(self, party: PartyId, noise: object) -> None:
-        """The noise keys that the party draws are its own, where it draws some."""
-        if isinstance(noise, TellsSecrets):
-            noise.on_secrets = lambda drawn: self._drawn.append((party, drawn))
+    def hear_secrets(self, party: PartyId, equipment: object) -> None:
+        """The perturbation keys that the party draws are its own, where it draws some."""
+        if isinstance(equipment, TellsSecrets):
+            equipment.on_secrets = lambda drawn: self._drawn.append((party, drawn))
 
     def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
         self._messages.append(Observed(now, party, receiver, kind_of(message), size, message))
@@ -115,7 +115,7 @@ class ViewRecorder(RunObserver):
             own_updates=tuple(one for one in self._updates if one.party in members),
             own_data={name: self.data[PartyId(name)] for name in members if name in self.data},
             session_keys=tuple(one for one in self._keys.values() if one.party in members),
-            noise_secrets=tuple(drawn for name, drawn in self._drawn if name in members),
+            perturbation_secrets=tuple(drawn for name, drawn in self._drawn if name in members),
         )
 
     def _seen_by(self, parties: Collection[str]) -> tuple[Observed, ...]:

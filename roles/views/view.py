@@ -2,8 +2,8 @@
 
 The textbook view of a party is its input, its coins and the messages it received. Here that is: the messages it sent
 and received, decoded; the results it computed; its own data, updates and secrets (a peer's seeds of a session, the
-noise keys of a server that perturbs the model); and what everybody knows: the agreed settings, the architecture and
-the first model, which is made from the agreed seed. A coalition has all of that of each member. The
+perturbation keys of a server that perturbs the model); and what everybody knows: the agreed settings, the architecture
+and the first model, which is made from the agreed seed. A coalition has all of that of each member. The
 broker has no key: of each message it knows sender, receiver, kind, size and time.
 
 A view errs on the adversary's side: a message that the network lost on its way to a party is in the party's view.
@@ -104,7 +104,7 @@ class PerturbationSecrets:
 
 @runtime_checkable
 class TellsSecrets(Protocol):
-    """A server's noise that tells what it draws to whoever records the server's own view."""
+    """A server's equipment that tells what it draws to whoever records the server's own view."""
 
     on_secrets: Callable[[PerturbationSecrets], None]
 
@@ -142,7 +142,7 @@ class View:
     own_updates: tuple[OwnUpdate, ...] = ()
     own_data: Mapping[str, Samples] = field(default_factory=dict)
     session_keys: tuple[SessionKeys, ...] = ()
-    noise_secrets: tuple[PerturbationSecrets, ...] = ()
+    perturbation_secrets: tuple[PerturbationSecrets, ...] = ()
 
     @property
     def adversary(self) -> str:
@@ -199,7 +199,7 @@ def pool(views: Sequence[View]) -> View:
         own_updates=tuple(one for view in views for one in view.own_updates),
         own_data={name: data for view in views for name, data in view.own_data.items()},
         session_keys=tuple(one for view in views for one in view.session_keys),
-        noise_secrets=tuple(one for view in views for one in view.noise_secrets),
+        perturbation_secrets=tuple(one for view in views for one in view.perturbation_secrets),
     )
 
 
@@ -264,5 +264,5 @@ def _inventory(view: View) -> Iterator[str]:
         yield f"the {len(data)} samples of {name}"
     for keys in view.session_keys:
         yield f"{keys.party}'s seeds of a session: {len(keys.taken)} shares taken, {len(keys.biases)} biases"
-    if view.noise_secrets:
-        yield f"the server's noise keys of {len(view.noise_secrets)} attempts"
+    if view.perturbation_secrets:
+        yield f"the server's perturbation keys of {len(view.perturbation_secrets)} attempts"

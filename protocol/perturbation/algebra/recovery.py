@@ -58,7 +58,7 @@ class RecoveredGradient:
 def recover(
     key: PerturbationKey, aggregate: Mapping[str, Vector], destination: Reals | None = None
 ) -> RecoveredGradient:
-    """Undo the noise of one round. Raises `PrecisionLost` when nothing but rounding would come out.
+    """Undo the perturbation of one round. Raises `PrecisionLost` when nothing but rounding would come out.
 
     The gradient is written to `destination`, if that is given.
     """

@@ -165,7 +165,7 @@ class PerturbationPlan:
     def report(self) -> tuple[ParameterStatus, ...]:
         """Every parameter: protected by a factor, or sent in clear.
 
-        A head weight also receives the offset, when the noise has one; a head bias never does.
+        A head weight also receives the offset, when the perturbation has one; a head bias never does.
         """
         # Distinct irrational-looking factors: a scale of exactly one then means that no factor is involved.
         draws = np.exp(np.sin(1.0 + np.arange(self.table.free)))

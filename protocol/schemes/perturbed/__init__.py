@@ -65,7 +65,7 @@ class Perturbed(_Perturbing):
     learns = {
         "server": "every individual gradient and the global model; with cross entropy and an offset also the "
         "softmax of every sample",
-        "client": "a rescaled model; the true predictions and most of the noise, if it analyses what it holds",
+        "client": "a rescaled model; the true predictions and most of the perturbation, if it analyses what it holds",
         "broker": "who talks when, and how much",
     }
     drop_points = {"question": SoftmaxRequest, "upload": PerturbedTerms}
@@ -89,7 +89,7 @@ class Bilateral(_Perturbing):
     learns = {
         "server": "the mean of every term over at least min_parties survivors, hence the mean gradient and the "
         "global model; with cross entropy and an offset also the softmax of every sample",
-        "client": "a rescaled model; the true predictions and most of the noise, if it analyses what it holds",
+        "client": "a rescaled model; the true predictions and most of the perturbation, if it analyses what it holds",
         "broker": "who talks when, and how much",
     }
     drop_points = {

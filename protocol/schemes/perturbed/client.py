@@ -54,7 +54,7 @@ class PerturbedClient(AttemptMachine):
         return []
 
     @handles(PerturbationAnnounced)
-    def learn_noise(self, sender: PartyId, message: PerturbationAnnounced, now: float) -> list[Event]:
+    def learn_perturbation(self, sender: PartyId, message: PerturbationAnnounced, now: float) -> list[Event]:
         require_from_server(sender)
         self._terms.require_public(message.public)
         self.move(PerturbationAnnounced, _P.COMPUTING, now + self._context.timing.patience_s)

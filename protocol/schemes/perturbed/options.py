@@ -1,4 +1,4 @@
-"""The agreed settings of the noise, as they stand in `Parameters.options`: texts under names of their own."""
+"""The agreed settings of the perturbation, as they stand in `Parameters.options`: texts under names of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.perturbation.settings import Alpha, Exchange, Loss, Mode, PerturbationSettings
 
-NOISE, GROUPS, GAMMA, ALPHA, EXCHANGE, BARRIER = (
+KIND, GROUPS, GAMMA, ALPHA, EXCHANGE, BARRIER = (
     "perturbed.noise",
     "perturbed.groups",
     "perturbed.gamma",
@@ -18,11 +18,11 @@ NOISE, GROUPS, GAMMA, ALPHA, EXCHANGE, BARRIER = (
 )
 
 
-def noise_options(
-    noise: str, groups: int, gamma: float, alpha: str, ce_exchange: str, barrier: str
+def perturbation_options(
+    kind: str, groups: int, gamma: float, alpha: str, ce_exchange: str, barrier: str
 ) -> dict[str, str]:
     return {
-        NOISE: noise,
+        KIND: kind,
         GROUPS: str(groups),
         GAMMA: repr(float(gamma)),
         ALPHA: alpha,
@@ -42,7 +42,7 @@ def read_settings(options: Mapping[str, str], loss: Loss = "mse") -> Perturbatio
     except ValueError as error:
         raise ParameterError([f"groups must be a whole number and gamma a number: {error}"]) from error
     return PerturbationSettings(
-        mode=cast(Mode, options.get(NOISE, default.mode)),
+        mode=cast(Mode, options.get(KIND, default.mode)),
         loss=loss,
         groups=groups,
         gamma=gamma,

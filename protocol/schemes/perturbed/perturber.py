@@ -1,4 +1,4 @@
-"""The server's part that both schemes share: perturb the model, announce the noise, answer questions."""
+"""The server's part that both schemes share: perturb the model, announce the perturbation, answer questions."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ class ModelPerturber:
         return replace(self._context.stamp, model_hash=drawn.model_hash)
 
     def announce(self, stamp: Stamp) -> list[Event]:
-        opened, noise = (
+        opened, announced = (
             RoundOpened(stamp, self.perturbation.model),
             PerturbationAnnounced(stamp, self.perturbation.public),
         )
-        return [Send(name, message) for message in (opened, noise) for name in self._context.session.members]
+        return [
+            Send(name, message) for message in (opened, announced) for name in self._context.session.members
+        ]
 
     def take_question(
         self,
@@ -70,7 +72,7 @@ class ModelPerturber:
     ) -> list[Event]:
         """One question of each client; its answer is sent if the attempt still collects by then."""
         if not self.equipment.asks:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "this noise needs no questions")
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "this perturbation needs no questions")
         require_absent(sender, self._asked)
         question, perturbation, stamp, random = (
             message.question,
@@ -97,7 +99,7 @@ class ModelPerturber:
         return [Send(receiver, SoftmaxReply(stamp, answer))] if still_open() else []
 
     def hear_reason(self, reason: str) -> None:
-        """A client that withdrew because of the noise lowers that of the next attempt, once, however many do.
+        """A client that withdrew because of the perturbation lowers that of the next attempt, once, however many do.
 
         A liar can do the same. Gamma protects nothing that a liar could not get anyway, and it rises again.
         """
@@ -106,7 +108,7 @@ class ModelPerturber:
             self.equipment.adapt(math.inf)
 
     def failure(self, error: ProtocolError) -> Failed:
-        """What a failed answer or recovery means; the next attempt has less noise if this one had too much."""
+        """What a failed answer or recovery means; the next attempt is perturbed less if this one was too much."""
         if not isinstance(error, PrecisionLost | ExchangeOverflow):
             return failure_of(error)
         self.equipment.adapt(error.condition if isinstance(error, PrecisionLost) else math.inf)

@@ -103,8 +103,8 @@ class _Reader:
 
     @cached_property
     def keys(self) -> PerturbationKeys | None:
-        """The noise keys of a server that perturbs the model, if the view holds them."""
-        if not self.view.noise_secrets:
+        """The perturbation keys of a server that perturbs the model, if the view holds them."""
+        if not self.view.perturbation_secrets:
             return None
         from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
 

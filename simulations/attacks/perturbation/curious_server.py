@@ -38,7 +38,7 @@ class PerturbationKeys:
     """The noise keys in a server's view, put together with what it announced."""
 
     def __init__(self, view: View) -> None:
-        self._secrets = {one.key_id: one for one in view.noise_secrets}
+        self._secrets = {one.key_id: one for one in view.perturbation_secrets}
         if not self._secrets:
             raise AttackDoesNotFit(
                 "the view holds no noise keys: it is not of a server that perturbs the model"

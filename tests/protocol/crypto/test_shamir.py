@@ -139,7 +139,7 @@ def test_coefficients_are_uniform_because_each_residue_has_equally_many_blocks()
 
 
 def test_the_field_has_the_smallest_prime_modulus_above_all_secrets() -> None:
-    """Fermat's test to 20 bases for the modulus, and a small witness against each number before it."""
+    """Fermat's test to 20 bases for the modulus, and a small base that shows each number before it composite."""
 
     def probably_prime(number: int) -> bool:
         return all(pow(base, number - 1, number) == 1 for base in range(2, 22))

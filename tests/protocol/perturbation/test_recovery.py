@@ -112,7 +112,7 @@ class Case:
     outputs: int
     bias: bool
     view: bool
-    noise: PerturbationSettings
+    settings: PerturbationSettings
     sizes: list[int]
     seed: int
 
@@ -137,7 +137,7 @@ def cases(draw: st.DrawFn) -> Case:
     mode = draw(st.sampled_from(("scale+offset", "scale+offset", "scale")))
     loss = draw(st.sampled_from(("mse", "ce")))
     outputs = draw(st.integers(2 if loss == "ce" else 1, 5))
-    noise = PerturbationSettings(
+    settings = PerturbationSettings(
         mode=mode,
         loss=loss,
         groups=draw(st.integers(1, outputs)),
@@ -145,16 +145,16 @@ def cases(draw: st.DrawFn) -> Case:
         alpha=draw(st.sampled_from(("mean", "sum"))),
         exchange=draw(st.sampled_from(("log", "printed"))),
     )
-    if noise.exchange == "printed":
+    if settings.exchange == "printed":
         # The printed exchange refuses large offsets; keep within what it can represent.
-        noise = replace(noise, alpha="mean", gamma=0.3)
+        settings = replace(settings, alpha="mean", gamma=0.3)
     return Case(
         kinds=draw(st.lists(st.sampled_from(BLOCKS), max_size=3)),
         hidden=draw(st.lists(st.integers(3, 9), max_size=2)),
         outputs=outputs,
         bias=draw(st.booleans()),
         view=draw(st.booleans()),
-        noise=noise,
+        settings=settings,
         sizes=draw(st.lists(st.integers(2, 6), min_size=1, max_size=3)),
         seed=draw(st.integers(0, 2**20)),
     )
@@ -184,7 +184,7 @@ def federate(case: Case, dtype: torch.dtype) -> tuple[PerturbationPlan, Perturba
     model = case.build()
     plan = trace(model, torch.zeros(1, 2, 5, 5))
     precision = "float64" if dtype == torch.float64 else "float32"
-    key = new_key(plan, replace(case.noise, precision=precision), SeededEntropy(case.seed))
+    key = new_key(plan, replace(case.settings, precision=precision), SeededEntropy(case.seed))
     client = copy.deepcopy(model).to(dtype)
     load_parameters(plan, client, key.encrypt(plan.flatten(model.double().state_dict())))
     uploads = [upload(plan, client, key, x.to(dtype), y) for x, y in case.batches()]
@@ -204,7 +204,7 @@ def true_gradient(
     for inputs, targets in case.batches():
         with same_dropout():
             outputs = model(inputs.to(dtype))
-        loss = mean_loss(outputs, target_matrix(targets, outputs), case.noise.loss)
+        loss = mean_loss(outputs, target_matrix(targets, outputs), case.settings.loss)
         grads = torch.autograd.grad(loss, list(model.parameters()))
         share = len(targets) / sum(case.sizes)
         total = total + share * torch.cat([g.reshape(-1) for g in grads]).double().numpy()
@@ -275,8 +275,8 @@ def test_recovery_survives_a_fixed_point_sum_in_the_ring(case: Case) -> None:
 
 
 def dense_case(loss: str, groups: int, outputs: int, exchange: str = "log") -> Case:
-    noise = PerturbationSettings(loss=loss, groups=groups, exchange=exchange)
-    return Case(["residual"], [6], outputs, True, True, noise, [3, 5], 11)
+    settings = PerturbationSettings(loss=loss, groups=groups, exchange=exchange)
+    return Case(["residual"], [6], outputs, True, True, settings, [3, 5], 11)
 
 
 @pytest.mark.parametrize("groups", range(1, 11))
@@ -300,13 +300,13 @@ def test_a_whole_training_with_fresh_keys_ends_where_plain_training_ends(loss: s
     case = dense_case(loss, 2, 4)
     final = []
     for protected in (False, True):
-        model, noise = case.build().double(), replace(case.noise, precision="float64")
+        model, settings = case.build().double(), replace(case.settings, precision="float64")
         plan = trace(model, torch.zeros(1, 2, 5, 5))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         for round_number in range(12):
             true = plan.flatten(model.state_dict())
             key = new_key(
-                plan, noise if protected else replace(noise, mode="scale"), SeededEntropy(round_number)
+                plan, settings if protected else replace(settings, mode="scale"), SeededEntropy(round_number)
             )
             client = copy.deepcopy(model)
             load_parameters(plan, client, key.encrypt(true) if protected else true)
@@ -315,7 +315,7 @@ def test_a_whole_training_with_fresh_keys_ends_where_plain_training_ends(loss: s
             gradient = aggregate["gradient"][:-1]
             if protected:
                 found = recover(key, aggregate)
-                gradient, noise = found.gradient, noise.adapted(found.condition)
+                gradient, settings = found.gradient, settings.adapted(found.condition)
             for parameter, part in zip(model.parameters(), plan.unflatten(gradient).values(), strict=True):
                 parameter.grad = torch.as_tensor(part.copy())
             optimiser.step()

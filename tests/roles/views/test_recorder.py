@@ -332,7 +332,7 @@ def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
     )
     drawing.on_secrets(drawn)
     recording.close()
-    (found,) = load_view(recording.path).noise_secrets
+    (found,) = load_view(recording.path).perturbation_secrets
     assert (found.key_id, found.loss_shift) == (drawn.key_id, drawn.loss_shift)
     for part in ("scale", "gammas", "blinders", "shifts"):
         assert (getattr(found, part) == getattr(drawn, part)).all()

@@ -204,7 +204,7 @@ def test_masks_keep_single_gradients_from_the_server_and_leave_it_the_mean() -> 
 
 def test_a_client_has_no_noise_keys_and_no_gradient() -> None:
     view = small("perturbed", "ce").view("client")
-    assert view.noise_secrets == ()
+    assert view.perturbation_secrets == ()
     assert gradients_in(view, 1) == []
     with pytest.raises(AttackDoesNotFit, match="no noise keys"):
         PerturbationKeys(view)

@@ -8,7 +8,7 @@ from veilsum.simulations.benchmarks.perturbed import rows, run
 
 
 @pytest.mark.parametrize(
-    ("loss", "groups", "noise", "terms"),
+    ("loss", "groups", "kind", "terms"),
     [
         ("mse", 1, "scale+offset", 3),
         ("mse", 4, "scale+offset", 6),
@@ -16,9 +16,9 @@ from veilsum.simulations.benchmarks.perturbed import rows, run
         ("ce", 1, "scale", 1),
     ],
 )
-def test_ratios_phases_and_upload_of_one_setting(loss, groups: int, noise, terms: int) -> None:
+def test_ratios_phases_and_upload_of_one_setting(loss, groups: int, kind, terms: int) -> None:
     """The upload is the number of terms times the model, minus what the head saves."""
-    figures = run("mlp3", 4, loss, groups, noise, input_shape=(1, 8, 8), turns=1)
+    figures = run("mlp3", 4, loss, groups, kind, input_shape=(1, 8, 8), turns=1)
     assert figures["parameters"] == 64 * 64 + 64 + 64 * 64 + 64 + 64 * 10 + 10
     assert terms - 1 < figures["upload_over_plain"] < terms + 0.2
     assert figures["client_over_plain"] > 0
@@ -27,7 +27,7 @@ def test_ratios_phases_and_upload_of_one_setting(loss, groups: int, noise, terms
     assert set(figures["phases_s"]) == {"plain_client", "plain_server", "client", "server"}
     for phases in figures["phases_s"].values():
         assert {"perturbation", "forward", "backward", "update"} <= set(phases)
-    assert (figures["phases_s"]["server"]["exchange"] > 0) == (loss == "ce" and noise == "scale+offset")
+    assert (figures["phases_s"]["server"]["exchange"] > 0) == (loss == "ce" and kind == "scale+offset")
 
 
 def test_convolutions_are_measured_with_their_moments() -> None:

@@ -18,7 +18,7 @@ from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.task import TaskOptions, load_task
 from veilsum.simulations.run.simulate import SimulationResult, simulate
 
-FLOAT32_NOISE = 1e-6
+FLOAT32_ROUNDING = 1e-6
 
 
 def config(scheme: str, **changes: Any) -> FederationConfig:
@@ -37,7 +37,7 @@ def assert_ends_like_plain(result: SimulationResult) -> None:
     figures = result.figures()
     assert not figures["aborted"]
     assert figures["metric"] == pytest.approx(figures["baseline_metric"], abs=0.003)
-    assert 0 < figures["baseline_distance"] < FLOAT32_NOISE
+    assert 0 < figures["baseline_distance"] < FLOAT32_ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def assert_ends_like_plain(result: SimulationResult) -> None:
         {"gradient_batch": "mini", "batch_size": 32, "lr_schedule": "step:every=1,factor=0.5"},
     ],
 )
-def test_perturbed_training_ends_with_the_plain_model_up_to_float32_noise(changes: dict[str, Any]) -> None:
+def test_perturbed_training_ends_with_the_plain_model_up_to_float32_rounding(changes: dict[str, Any]) -> None:
     assert_ends_like_plain(simulate(config("perturbed", **changes), compare="plain"))
 
 
@@ -89,7 +89,7 @@ def test_one_client_may_train_alone_and_is_warned() -> None:
 
 
 @pytest.mark.parametrize(("loss", "words"), [("mse", "least squares"), ("ce", "softmax")])
-def test_the_leak_of_the_chosen_noise_is_said_before_the_run(loss: str, words: str) -> None:
+def test_the_leak_of_the_chosen_perturbation_is_said_before_the_run(loss: str, words: str) -> None:
     result = simulate(config("perturbed", loss=loss, rounds=1))
     assert words in next(result.federation.noise_notes())
 
@@ -133,7 +133,7 @@ def test_the_published_exchange_overflows_by_name_and_the_model_stays_as_it_was(
         {"loss": "mse", "gamma": 1290.0},
     ],
 )
-def test_clients_that_withdraw_because_of_the_noise_get_less_of_it_in_the_next_attempt(
+def test_clients_that_withdraw_because_of_the_perturbation_get_less_of_it_in_the_next_attempt(
     changes: dict[str, Any],
 ) -> None:
     """An exchange that overflows at the clients, and terms that do not fit their words."""
@@ -199,4 +199,4 @@ def test_the_command_prints_the_distance_and_writes_it(
     printed = capsys.readouterr()
     assert "apart" in printed.out
     assert "least squares" in printed.err
-    assert json.loads(target.read_text())["baseline_distance"] < FLOAT32_NOISE
+    assert json.loads(target.read_text())["baseline_distance"] < FLOAT32_ROUNDING

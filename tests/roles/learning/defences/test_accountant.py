@@ -16,7 +16,7 @@ MNIST = 256 / 60000
 
 # (rate, sigma, steps, delta, epsilon by Renyi divergences, epsilon by the privacy loss distribution), from the
 # dp-accounting library, version 0.6.0, with its default orders.
-WITNESSED = [
+COMPUTED_ELSEWHERE = [
     (MNIST, 1.3, 3515, 1e-5, 0.9544295, 0.8644587),
     (MNIST, 1.1, 14062, 1e-5, 2.5965559, 2.3816860),
     (MNIST, 0.7, 10546, 1e-5, 6.3194645, 5.6394467),
@@ -32,7 +32,7 @@ WITNESSED = [
 ]
 
 
-@pytest.mark.parametrize(("rate", "sigma", "steps", "delta", "renyi", "exact"), WITNESSED)
+@pytest.mark.parametrize(("rate", "sigma", "steps", "delta", "renyi", "exact"), COMPUTED_ELSEWHERE)
 def test_epsilon_is_that_of_a_well_kept_library(
     rate: float, sigma: float, steps: int, delta: float, renyi: float, exact: float
 ) -> None:

@@ -65,7 +65,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
         ({"gamma": 1e5}, "precision in float32"),
         ({"gamma": 1e9, "precision": "float64"}, "precision in float64"),
         ({"gamma": 500.0, "alpha": "sum"}, "lose all precision"),
-        ({"mode": "noise"}, "mode 'noise'"),
+        ({"mode": "offset"}, "mode 'offset'"),
         ({"exchange": "exp"}, "exchange 'exp'"),
         ({"factor_range": (0.0, 1.0)}, "factor_range"),
         ({"factor_range": (1.1, 1.9), "bit_exact": True}, "power of two"),
@@ -182,14 +182,14 @@ def test_a_condition_number_without_digits_left_aborts_and_says_what_to_do(
 def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: PerturbationPlan, batch) -> None:
     """From a gamma far too large the condition number is warned about, reaches its band and stays."""
     inputs, targets = batch
-    noise, seen = PerturbationSettings(gamma=300.0), []
+    settings, seen = PerturbationSettings(gamma=300.0), []
     for round_number in range(30):
-        key = new_key(plan, noise, SeededEntropy(100 + round_number))
+        key = new_key(plan, settings, SeededEntropy(100 + round_number))
         client = copy.deepcopy(model)
         load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
         found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
         seen.append(found)
-        noise = noise.adapted(found.condition)
+        settings = settings.adapted(found.condition)
     assert seen[0].condition > 1000
     assert "above 1000" in str(seen[0].warning)
     assert CONDITION_BAND[0] / 2 < np.median([found.condition for found in seen[-20:]]) < CONDITION_BAND[1]
@@ -204,14 +204,14 @@ def test_the_offset_never_adapts_where_there_is_none() -> None:
 
 @pytest.mark.parametrize("mode", ["scale", "scale+offset"])
 @pytest.mark.parametrize("loss", ["mse", "ce"])
-def test_each_kind_of_noise_names_its_leak_in_one_line(mode, loss) -> None:
+def test_each_kind_of_perturbation_names_its_leak_in_one_line(mode, loss) -> None:
     leak = PerturbationSettings(mode=mode, loss=loss).leak()
     assert "\n" not in leak
     assert ("least squares" in leak) == (mode == "scale+offset")
     assert ("softmax" in leak) == (mode == "scale+offset" and loss == "ce")
 
 
-def test_a_client_refuses_noise_for_another_model(plan: PerturbationPlan, batch) -> None:
+def test_a_client_refuses_a_perturbation_for_another_model(plan: PerturbationPlan, batch) -> None:
     key = new_key(SMALL, PerturbationSettings(), SeededEntropy(6))
     with pytest.raises(Rejection) as caught:
         client_terms(plan, plan.model, key.public, *batch)
