@@ -19,14 +19,18 @@ from veilsum.protocol.perturbation.contract import (
     Asked,
     ExchangeReply,
     ExchangeRequest,
-    PublicPart,
-    Reals,
     RecoveredMean,
     require_numbers,
 )
+from veilsum.protocol.perturbation.draws import Reals
+from veilsum.protocol.perturbation.public import (
+    DIRECTIONS_TYPE,
+    KEY_ID_BYTES,
+    PARTITION_TYPE,
+    PublicPerturbation,
+)
 from veilsum.protocol.randomness import RandomBytes, require_random
 
-KEY_BYTES = 16
 SAMPLES = 2
 SECRET = 3.0
 
@@ -51,14 +55,14 @@ class _Shape:
 @dataclass(frozen=True)
 class TableServerPerturbation(_Shape):
     def perturb(self, model: Model, round: int, random: RandomBytes) -> TablePerturbation:  # noqa: A002 - the protocol's own word
-        public = PublicPart(
-            key_id=require_random(random, KEY_BYTES),
+        public = PublicPerturbation(
+            key_id=require_random(random, KEY_ID_BYTES),
             plan_digest=bytes(32),
             mode="scale+offset",
             loss="ce" if self.asks else "mse",
             exchange="log",
-            partition=np.zeros(1, dtype="<u4"),
-            directions=np.full(1, 0.5, dtype="<f8"),
+            partition=np.zeros(1, dtype=PARTITION_TYPE),
+            directions=np.full(1, 0.5, dtype=DIRECTIONS_TYPE),
             feature_weight=1.0,
         )
         return TablePerturbation(self.dimension, (model * np.float32(2)).astype("<f4"), public)
@@ -74,7 +78,7 @@ class TableServerPerturbation(_Shape):
 class TablePerturbation:
     dimension: int
     model: Model
-    public: PublicPart
+    public: PublicPerturbation
 
     def require_question(self, question: ExchangeRequest) -> None:
         require_numbers(question.alpha, "<f8", SAMPLES, "alpha")
@@ -92,18 +96,18 @@ class TableClientPerturbation(_Shape):
     party: PartyId
     learner: TableLearner
 
-    def require_public(self, public: PublicPart) -> None:
+    def require_public(self, public: PublicPerturbation) -> None:
         if len(public.directions) != 1 or public.loss != ("ce" if self.asks else "mse"):
             raise Rejection(AbortReason.WRONG_CONFIG, "the noise is of another kind than was agreed on")
 
-    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         numbers = np.arange(SAMPLES, dtype="<f8")
         return Asked(ExchangeRequest(public.key_id, numbers, numbers), kept=self.party)
 
     def compute(
         self,
         model: Model,
-        public: PublicPart,
+        public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
         answer: ExchangeReply | None,

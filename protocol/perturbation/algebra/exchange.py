@@ -26,9 +26,9 @@ import numpy as np
 
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.perturbation.algebra.key import PerturbationKey
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
 from veilsum.protocol.perturbation.errors import ExchangeOverflow
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.randomness import RandomBytes
 
 # Beyond exp(36) a float64 difference of order one is lost beside its summands.

@@ -21,8 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.algebra.layout import is_finite
-from veilsum.protocol.perturbation.algebra.public import KEY_ID_BYTES, PublicPerturbation
 from veilsum.protocol.perturbation.draws import Reals, UniformStream
+from veilsum.protocol.perturbation.public import (
+    DIRECTIONS_TYPE,
+    KEY_ID_BYTES,
+    PARTITION_TYPE,
+    PublicPerturbation,
+)
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.randomness import RandomBytes
@@ -91,8 +96,8 @@ def new_key(plan: PerturbationPlan, settings: PerturbationSettings, random: Rand
         mode=settings.mode,
         loss=settings.loss,
         exchange=settings.exchange,
-        partition=stream.permutation(outputs) % max(groups, 1),
-        directions=stream.signed(*_MAGNITUDES, outputs),
+        partition=(stream.permutation(outputs) % max(groups, 1)).astype(PARTITION_TYPE),
+        directions=stream.signed(*_MAGNITUDES, outputs).astype(DIRECTIONS_TYPE),
         feature_weight=1.0 if settings.alpha == "sum" else 1.0 / plan.head.features,
     )
     return PerturbationKey(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.numbers import averaging
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 Vector = NDArray[np.floating[Any]]
@@ -53,7 +53,7 @@ class Terms:
     """What one client uploads in one round."""
 
     key_id: bytes
-    partition_digest: bytes
+    public_digest: bytes
     vectors: Mapping[str, Vector]
 
 
@@ -78,7 +78,7 @@ def require_terms(plan: PerturbationPlan, public: PublicPerturbation, terms: Ter
     """Refuse an upload for another key or partition, of wrong shape, or with values that are not finite."""
     if terms.key_id != public.key_id:
         raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")
-    if terms.partition_digest != public.digest:
+    if terms.public_digest != public.digest:
         raise Rejection(AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs")
     require_shapes(term_sizes(plan, public), terms.vectors)
     for name, vector in terms.vectors.items():

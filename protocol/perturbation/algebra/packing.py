@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.algebra import layout
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 
 

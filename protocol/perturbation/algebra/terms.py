@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +36,9 @@ from veilsum.protocol.perturbation.algebra.layout import Terms
 from veilsum.protocol.perturbation.algebra.losses import loss_and_error, target_matrix
 from veilsum.protocol.perturbation.algebra.moments import recorded_moments
 from veilsum.protocol.perturbation.algebra.packing import TermBuffers
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.errors import FAILURES_OF_MODELS, first_line
+from veilsum.protocol.perturbation.public import PublicPerturbation
+from veilsum.protocol.perturbation.settings import Loss
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.randomness import RandomBytes
 
@@ -112,7 +114,7 @@ def client_terms(
     forward = run_forward(plan, module, public, inputs)
     if public.has_offset:
         return squared_error_terms(forward, targets)
-    loss, error = loss_and_error(forward.outputs, targets, public.loss)
+    loss, error = loss_and_error(forward.outputs, targets, cast(Loss, public.loss))
     return scaled_terms(forward, error, loss)
 
 

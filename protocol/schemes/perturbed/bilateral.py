@@ -39,8 +39,9 @@ from veilsum.protocol.machines.transitions import TransitionTable
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.perturbation.contract import PublicPart, Reals
+from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.errors import PrecisionLost, TermTooLarge
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.schemes.masked.client import MASKED_CLIENT_MOVES, MaskedClientPhase, MaskedMember
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
 from veilsum.protocol.schemes.masked.payload import OpenedSum, SteppedModel
@@ -254,7 +255,7 @@ def mask_terms(lengths: Mapping[str, int]) -> dict[str, slice]:
     return places
 
 
-def bound_stamp(stamp: Stamp, public: PublicPart) -> Stamp:
+def bound_stamp(stamp: Stamp, public: PublicPerturbation) -> Stamp:
     """What mask keys are derived under: the attempt, the perturbed model and the public part of the noise."""
     framed = length_prefixed(domain_tag("bilateral-masks"), stamp.model_hash, public.digest)
     return replace(stamp, model_hash=hashlib.sha256(framed).digest())

@@ -17,14 +17,9 @@ from typing import Protocol, cast
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.numbers.model import LocalResult, Model
-from veilsum.protocol.perturbation.contract import (
-    Asked,
-    ExchangeReply,
-    ExchangeRequest,
-    PublicPart,
-    Reals,
-    RecoveredMean,
-)
+from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, ExchangeRequest, RecoveredMean
+from veilsum.protocol.perturbation.draws import Reals
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.randomness import RandomBytes
 
 
@@ -35,7 +30,7 @@ class Perturbation(Protocol):
     def model(self) -> Model: ...
 
     @property
-    def public(self) -> PublicPart: ...
+    def public(self) -> PublicPerturbation: ...
 
     def require_question(self, question: ExchangeRequest) -> None:
         """Refuse a question that cannot be answered; light."""
@@ -72,16 +67,16 @@ class ClientPerturbation(Protocol):
     @property
     def asks(self) -> bool: ...
 
-    def require_public(self, public: PublicPart) -> None:
+    def require_public(self, public: PublicPerturbation) -> None:
         """Refuse noise that does not fit the agreed settings or our own model; light."""
 
-    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         """The first half of the local work, where the server must be asked."""
 
     def compute(
         self,
         model: Model,
-        public: PublicPart,
+        public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
         answer: ExchangeReply | None,

@@ -7,7 +7,8 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.attempt import ParticipantContext, Trained
 from veilsum.protocol.machines.events import Event, Send, TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
-from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, PublicPart
+from veilsum.protocol.perturbation.contract import Asked, ExchangeReply
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.schemes.perturbed.equipment import ClientPerturbation, client_equipment
 from veilsum.protocol.schemes.perturbed.messages import SoftmaxRequest
 
@@ -17,18 +18,18 @@ class LocalTerms:
 
     def __init__(self, context: ParticipantContext, then: Trained) -> None:
         self.equipment: ClientPerturbation = client_equipment(context.equipment)
-        self.public: PublicPart | None = None
+        self.public: PublicPerturbation | None = None
         self._context = context
         self._then = then
         self._asked: Asked | None = None
         self._answered = False
 
-    def require_public(self, public: PublicPart) -> None:
+    def require_public(self, public: PublicPerturbation) -> None:
         if self.public is not None:
             raise Rejection(AbortReason.REPLAY, "the noise of this attempt is known already")
         self.equipment.require_public(public)
 
-    def begin(self, public: PublicPart) -> list[Event]:
+    def begin(self, public: PublicPerturbation) -> list[Event]:
         self.public = public
         if not self.equipment.asks:
             return [self._training(None)]

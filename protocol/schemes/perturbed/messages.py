@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, PublicPart
+from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, message
 
 
@@ -22,7 +23,7 @@ from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, messa
 @dataclass(frozen=True, slots=True)
 class PerturbationAnnounced(Message):
     stamp: Stamp
-    public: PublicPart
+    public: PublicPerturbation
 
 
 @message("perturbed.softmax-question")

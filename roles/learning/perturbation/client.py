@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.perturbation.algebra.exchange import ClientExchange, conclude
 from veilsum.protocol.perturbation.algebra.layout import Terms
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.algebra.terms import (
     Forward,
     client_terms,
@@ -28,17 +26,15 @@ from veilsum.protocol.perturbation.algebra.terms import (
     exchange_request,
     run_forward,
 )
-from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, ExchangeRequest, PublicPart
+from veilsum.protocol.perturbation.contract import Asked, ExchangeReply, ExchangeRequest
+from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learning.datasets.supervised import as_values
+from veilsum.roles.learning.perturbation.replies import parts_of
 from veilsum.roles.learning.perturbation.traced_task import TracedTask
-from veilsum.roles.learning.perturbation.travelled import parts_of, public_noise
 from veilsum.roles.learning.training.loop import Batch
 from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 from veilsum.roles.learning.training.vectorize import load_vector
-
-if TYPE_CHECKING:
-    pass
 
 
 class PerturbedLearner(TorchLearner):
@@ -56,26 +52,24 @@ class PerturbedLearner(TorchLearner):
     def asks(self) -> bool:
         return self._noise.asks
 
-    def require_public(self, public: PublicPart) -> None:
+    def require_public(self, public: PublicPerturbation) -> None:
         settings = self._noise.settings
         agreed = (settings.mode, settings.loss, settings.exchange)
         if (public.mode, public.loss, public.exchange) != agreed:
             raise Rejection(AbortReason.WRONG_CONFIG, "the noise is of another kind than was agreed on")
-        noise = public_noise(public)
-        noise.require_fits(self._noise.plan)
-        if settings.has_offset and noise.groups != settings.groups:
+        public.require_fits(self._noise.plan)
+        if settings.has_offset and public.groups != settings.groups:
             raise Rejection(
                 AbortReason.WRONG_CONFIG,
-                f"{noise.groups} groups of outputs, {settings.groups} were agreed on",
+                f"{public.groups} groups of outputs, {settings.groups} were agreed on",
             )
 
-    def ask(self, model: Model, public: PublicPart, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
-        noise = public_noise(public)
+    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         kept: list[_Piece] = []
         keep_forward = self._feed.fits_one_chunk(self._gradient_positions(round))
         with self._training_module(model, round) as module:
             for inputs, targets in self._batches(round):
-                forward = run_forward(self._noise.plan, module, noise, inputs)
+                forward = run_forward(self._noise.plan, module, public, inputs)
                 exchange = exchange_request(forward, random)
                 kept.append(_Piece(forward if keep_forward else None, len(targets), exchange))
         requests = [piece.exchange.request for piece in kept]
@@ -86,7 +80,7 @@ class PerturbedLearner(TorchLearner):
     def compute(
         self,
         model: Model,
-        public: PublicPart,
+        public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
         answer: ExchangeReply | None,
@@ -95,9 +89,9 @@ class PerturbedLearner(TorchLearner):
         samples = len(self._gradient_positions(round))
         with self._training_module(model, round) as module:
             if asked is not None and answer is not None:
-                pieces = self._concluded(module, public_noise(public), round, asked.kept, answer)
+                pieces = self._concluded(module, public, round, asked.kept, answer)
             else:
-                pieces = self._direct(module, public_noise(public), round)
+                pieces = self._direct(module, public, round)
             for found, count in pieces:
                 payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
         return LocalResult(payload, self.samples, float(payload[self._noise.plan.size]))
@@ -111,28 +105,28 @@ class PerturbedLearner(TorchLearner):
     def _direct(
         self,
         module: nn.Module,
-        noise: PublicPerturbation,
+        public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
     ) -> Iterator[tuple[Terms, int]]:
         for inputs, targets in self._batches(round):
-            found = client_terms(self._noise.plan, module, noise, inputs, self._targets(targets))
+            found = client_terms(self._noise.plan, module, public, inputs, self._targets(targets))
             yield found, len(inputs)
 
     def _concluded(
         self,
         module: nn.Module,
-        noise: PublicPerturbation,
+        public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         pieces: list[_Piece],
         answer: ExchangeReply,
     ) -> Iterator[tuple[Terms, int]]:
         """The terms of every chunk from its part of the answer."""
-        replies = parts_of(answer, noise, [piece.samples for piece in pieces])
+        replies = parts_of(answer, public, [piece.samples for piece in pieces])
         for piece, reply, (inputs, targets) in zip(pieces, replies, self._batches(round), strict=True):
             forward = piece.forward
             if forward is None:
-                forward = run_forward(self._noise.plan, module, noise, inputs)
-            softmax = conclude(noise, piece.exchange, reply)
+                forward = run_forward(self._noise.plan, module, public, inputs)
+            softmax = conclude(public, piece.exchange, reply)
             yield cross_entropy_terms(forward, softmax, self._targets(targets)), piece.samples
 
     def _batches(self, round: int) -> Iterator[Batch]:  # noqa: A002 - the protocol's own word

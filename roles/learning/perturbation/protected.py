@@ -15,7 +15,7 @@ import torch
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.perturbation.algebra.key import new_key
-from veilsum.protocol.perturbation.contract import Reals
+from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import Barrier

@@ -17,11 +17,10 @@ from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.contract import (
     ExchangeReply,
     ExchangeRequest,
-    PublicPart,
-    Reals,
     RecoveredMean,
     require_numbers,
 )
+from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learning.perturbation.protected import parameters_of, protected_model, with_parameters
@@ -89,17 +88,7 @@ class TaskPerturbation:
         self._round = round_number
         self._learning_rate = learning_rate
         self.model = with_parameters(model, key.encrypt(parameters_of(noise.plan, model)))
-        public = key.public
-        self.public = PublicPart(
-            key_id=public.key_id,
-            plan_digest=public.plan_digest,
-            mode=public.mode,
-            loss=public.loss,
-            exchange=public.exchange,
-            partition=public.partition.astype("<u4"),
-            directions=public.directions.astype("<f8"),
-            feature_weight=public.feature_weight,
-        )
+        self.public = key.public
 
     def require_question(self, question: ExchangeRequest) -> None:
         samples, classes = len(question.alpha), self._noise.plan.head.outputs

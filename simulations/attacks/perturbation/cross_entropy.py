@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
+from veilsum.protocol.perturbation.public import PublicPerturbation
 
 Reals = NDArray[np.float64]
 

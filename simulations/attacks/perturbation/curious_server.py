@@ -9,7 +9,7 @@ true softmax of every sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.perturbation.algebra.key import PerturbationKey
 from veilsum.protocol.perturbation.algebra.layout import BETA, GRADIENT, term_sizes
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
 from veilsum.protocol.perturbation.algebra.recovery import recover
+from veilsum.protocol.perturbation.public import PublicPerturbation
+from veilsum.protocol.perturbation.settings import Loss
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.options import read_settings
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.roles.learning.models.catalogue import build_model
-from veilsum.roles.learning.perturbation.travelled import public_noise
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
@@ -50,7 +50,7 @@ class PerturbationKeys:
         self._options = config.parameters(facts.dimension).options
         self._dimension = facts.dimension
         self._public: dict[tuple[int, int], PublicPerturbation] = {
-            (message.stamp.round, message.stamp.attempt): public_noise(message.public)
+            (message.stamp.round, message.stamp.attempt): message.public
             for _, message in view.sent(PerturbationAnnounced)
         }
 
@@ -61,7 +61,7 @@ class PerturbationKeys:
             raise AttackDoesNotFit(f"the view holds no noise of round {round_}")
         public = self._public[max(attempts)]
         mine = self._secrets[public.key_id]
-        settings = read_settings(self._options, public.loss)
+        settings = read_settings(self._options, cast(Loss, public.loss))
         parts = (mine.scale, mine.gammas, mine.blinders, mine.shifts, mine.loss_shift)
         return PerturbationKey(self._plan, settings, public, *parts)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.perturbation.algebra.public import PublicPerturbation
+from veilsum.protocol.perturbation.public import PublicPerturbation
 
 Reals = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced
-from veilsum.roles.learning.perturbation.travelled import public_noise
 from veilsum.roles.learning.task import Array, Samples
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
@@ -35,7 +34,7 @@ class PerturbedModel:
         if not models or not noises or not view.own_data:
             raise AttackDoesNotFit("the view is not that of a client of perturbed or bilateral")
         self.module = Exposed(view.facts, models[-1].model).module
-        self.public = public_noise(noises[-1].public)
+        self.public = noises[-1].public
         self.own = Samples.joined(view.own_data.values())
 
     def outputs(self, inputs: Array) -> tuple[Reals, Reals]:

@@ -13,7 +13,8 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RoundFailed, RunFailed, RunFinished, Warned
 from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened, hash_model
 from veilsum.protocol.numbers.model import LocalResult, Model
-from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, Reals, RecoveredMean
+from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, RecoveredMean
+from veilsum.protocol.perturbation.draws import Reals
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.perturbed.messages import (
