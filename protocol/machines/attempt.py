@@ -1,6 +1,6 @@
 """One attempt of one round, and one set-up of a session: the machines that schemes are made of.
 
-A scheme writes a `AttemptMachine` for the server and one for the participant. The machines know their phase,
+A scheme writes an `AttemptMachine` for the server and one for the participant. The machines know their phase,
 a deadline and, when they are done, an outcome; sessions, attempts, retries and models are the business of
 server.py and participant.py beside this file. Handlers check everything before they change anything, so that
 a refused message changes nothing:

@@ -1,4 +1,4 @@
-"""A stand-in for the noise of perturbing schemes that needs no network.
+"""A stand-in for the perturbation of perturbing schemes that needs no network.
 
 A client's first term is its marked vector, its second one the vector times the public direction, plus what it was
 answered. So the recovered mean is the mean of the marked vectors, and a mistaken answer or key shows in the sum.
@@ -71,7 +71,7 @@ class TableServerPerturbation(_Shape):
         return (model * np.float32(2)).astype("<f4")
 
     def adapt(self, condition: float) -> None:
-        """A table's noise has one size."""
+        """A table perturbs by one size."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ class TableClientPerturbation(_Shape):
 
     def require_public(self, public: PublicPerturbation) -> None:
         if len(public.directions) != 1 or public.loss != ("ce" if self.asks else "mse"):
-            raise Rejection(AbortReason.WRONG_CONFIG, "the noise is of another kind than was agreed on")
+            raise Rejection(
+                AbortReason.WRONG_CONFIG, "the perturbation is of another kind than was agreed on"
+            )
 
     def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         numbers = np.arange(SAMPLES, dtype="<f8")

@@ -2,7 +2,7 @@
 
 All terms travel in one vector, and every term has mask streams of its own, derived under its name. One stream for
 all of them, as published "for simplicity", is read off wherever a term is zero by construction. Mask keys are bound
-to the perturbed model and to the public part of the noise: clients that were told different things get masks that
+to the perturbed model and to the public part of the perturbation: clients that were told different things get masks that
 do not cancel, and the check coordinate shows it.
 
 A sum that was opened cannot be opened again. So when recovery would return nothing but rounding, the round is closed
@@ -256,7 +256,7 @@ def mask_terms(lengths: Mapping[str, int]) -> dict[str, slice]:
 
 
 def bound_stamp(stamp: Stamp, public: PublicPerturbation) -> Stamp:
-    """What mask keys are derived under: the attempt, the perturbed model and the public part of the noise."""
+    """What mask keys are derived under: the attempt, the perturbed model and the public part of the perturbation."""
     framed = length_prefixed(domain_tag("bilateral-masks"), stamp.model_hash, public.digest)
     return replace(stamp, model_hash=hashlib.sha256(framed).digest())
 

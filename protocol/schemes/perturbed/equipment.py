@@ -51,13 +51,13 @@ class ServerPerturbation(Protocol):
     def asks(self) -> bool: ...
 
     def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:  # noqa: A002 - the protocol's own word
-        """Draw the noise of one attempt."""
+        """Draw the perturbation of one attempt."""
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
         """A model with true predictions and other weights, for clients to keep."""
 
     def adapt(self, condition: float) -> None:
-        """Let the size of the noise follow the condition number of the last recovery."""
+        """Let the size of the offset follow the condition number of the last recovery."""
 
 
 class ClientPerturbation(Protocol):
@@ -68,7 +68,7 @@ class ClientPerturbation(Protocol):
     def asks(self) -> bool: ...
 
     def require_public(self, public: PublicPerturbation) -> None:
-        """Refuse noise that does not fit the agreed settings or our own model; light."""
+        """Refuse a perturbation that does not fit the agreed settings or our own model; light."""
 
     def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
         """The first half of the local work, where the server must be asked."""

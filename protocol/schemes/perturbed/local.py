@@ -1,4 +1,4 @@
-"""A client's own work in one attempt, the same for both schemes: noise, perhaps a question, then all terms."""
+"""A client's own work in one attempt, the same for both schemes: the public part, perhaps a question, then all terms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LocalTerms:
 
     def require_public(self, public: PublicPerturbation) -> None:
         if self.public is not None:
-            raise Rejection(AbortReason.REPLAY, "the noise of this attempt is known already")
+            raise Rejection(AbortReason.REPLAY, "the perturbation of this attempt is known already")
         self.equipment.require_public(public)
 
     def begin(self, public: PublicPerturbation) -> list[Event]:

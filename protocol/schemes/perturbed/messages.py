@@ -1,7 +1,7 @@
 """What travels in a round of perturbed training, besides what `masked` sends.
 
 server -> clients   round.opened                the perturbed model
-server -> clients   perturbed.noise             the public part of the noise
+server -> clients   perturbed.noise             the public part of the perturbation
 client -> server    perturbed.softmax-question  (cross entropy with an offset) perturbed outputs
 server -> client    perturbed.softmax-answer    what to train with in place of the true softmax
 client -> server    perturbed.terms             (scheme `perturbed`) all terms, in clear to the server

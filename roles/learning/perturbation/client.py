@@ -1,4 +1,4 @@
-"""Local work on a perturbed model: what protocol/perturbation/contract.py asks of a client, with torch.
+"""Local work on a perturbed model: `ClientPerturbation` of schemes/perturbed/equipment.py, with torch.
 
 Between request and reply a client keeps the activations of its batch. Those of a whole data set would not fit in
 memory, so of more than one chunk it keeps nothing but the requests and runs forward again: training is deterministic,
@@ -38,26 +38,28 @@ from veilsum.roles.learning.training.vectorize import load_vector
 
 
 class PerturbedLearner(TorchLearner):
-    """A learner that is also the noise of a client: it computes terms instead of training."""
+    """A learner that is also the perturbation of a client: it computes terms instead of training."""
 
-    def __init__(self, parts: LearnerParts, noise: TracedTask) -> None:
-        self._noise = noise
+    def __init__(self, parts: LearnerParts, traced: TracedTask) -> None:
+        self._traced = traced
         super().__init__(*parts)
 
     @property
     def terms(self) -> Mapping[str, int]:
-        return self._noise.terms
+        return self._traced.terms
 
     @property
     def asks(self) -> bool:
-        return self._noise.asks
+        return self._traced.asks
 
     def require_public(self, public: PublicPerturbation) -> None:
-        settings = self._noise.settings
+        settings = self._traced.settings
         agreed = (settings.mode, settings.loss, settings.exchange)
         if (public.mode, public.loss, public.exchange) != agreed:
-            raise Rejection(AbortReason.WRONG_CONFIG, "the noise is of another kind than was agreed on")
-        public.require_fits(self._noise.plan)
+            raise Rejection(
+                AbortReason.WRONG_CONFIG, "the perturbation is of another kind than was agreed on"
+            )
+        public.require_fits(self._traced.plan)
         if settings.has_offset and public.groups != settings.groups:
             raise Rejection(
                 AbortReason.WRONG_CONFIG,
@@ -69,7 +71,7 @@ class PerturbedLearner(TorchLearner):
         keep_forward = self._feed.fits_one_chunk(self._gradient_positions(round))
         with self._training_module(model, round) as module:
             for inputs, targets in self._batches(round):
-                forward = run_forward(self._noise.plan, module, public, inputs)
+                forward = run_forward(self._traced.plan, module, public, inputs)
                 exchange = exchange_request(forward, random)
                 kept.append(_Piece(forward if keep_forward else None, len(targets), exchange))
         requests = [piece.exchange.request for piece in kept]
@@ -94,7 +96,7 @@ class PerturbedLearner(TorchLearner):
                 pieces = self._direct(module, public, round)
             for found, count in pieces:
                 payload += np.concatenate(list(found.vectors.values())) * np.float32(count / samples)
-        return LocalResult(payload, self.samples, float(payload[self._noise.plan.size]))
+        return LocalResult(payload, self.samples, float(payload[self._traced.plan.size]))
 
     @contextmanager
     def _training_module(self, model: Model, round: int) -> Iterator[nn.Module]:  # noqa: A002 - the protocol's own word
@@ -109,7 +111,7 @@ class PerturbedLearner(TorchLearner):
         round: int,  # noqa: A002 - the protocol's own word
     ) -> Iterator[tuple[Terms, int]]:
         for inputs, targets in self._batches(round):
-            found = client_terms(self._noise.plan, module, public, inputs, self._targets(targets))
+            found = client_terms(self._traced.plan, module, public, inputs, self._targets(targets))
             yield found, len(inputs)
 
     def _concluded(
@@ -125,7 +127,7 @@ class PerturbedLearner(TorchLearner):
         for piece, reply, (inputs, targets) in zip(pieces, replies, self._batches(round), strict=True):
             forward = piece.forward
             if forward is None:
-                forward = run_forward(self._noise.plan, module, public, inputs)
+                forward = run_forward(self._traced.plan, module, public, inputs)
             softmax = conclude(public, piece.exchange, reply)
             yield cross_entropy_terms(forward, softmax, self._targets(targets)), piece.samples
 
@@ -133,14 +135,14 @@ class PerturbedLearner(TorchLearner):
         return self._feed.chunks(self._gradient_positions(round))
 
     def _targets(self, targets: torch.Tensor) -> torch.Tensor:
-        if self._noise.settings.loss == "ce":
+        if self._traced.settings.loss == "ce":
             return targets
-        return as_values(targets, torch.empty(0, self._noise.plan.head.outputs))
+        return as_values(targets, torch.empty(0, self._traced.plan.head.outputs))
 
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """One chunk of a batch between question and answer; without `forward` the pass is repeated."""
+    """One chunk of a batch between request and reply; without `forward` the pass is repeated."""
 
     forward: Forward | None
     samples: int

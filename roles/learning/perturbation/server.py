@@ -35,39 +35,39 @@ LARGEST_ADAPTED_GAMMA = 10.0
 class TaskServerPerturbation:
     """Draws a fresh key for every attempt; gamma follows the condition number from round to round."""
 
-    def __init__(self, noise: TracedTask, training: TrainingOptions) -> None:
-        self._noise = noise
+    def __init__(self, traced: TracedTask, training: TrainingOptions) -> None:
+        self._traced = traced
         self._training = training
-        self.settings: PerturbationSettings = noise.settings
+        self.settings: PerturbationSettings = traced.settings
         self.on_secrets: Callable[[PerturbationSecrets], None] = lambda _: None
         """Whoever records the server's own view is told here what is drawn."""
 
     @property
     def terms(self) -> Mapping[str, int]:
-        return self._noise.terms
+        return self._traced.terms
 
     @property
     def asks(self) -> bool:
-        return self._noise.asks
+        return self._traced.asks
 
     def warnings(self) -> Iterator[str]:
-        return self._noise.warnings()
+        return self._traced.warnings()
 
     def perturb(self, model: Model, round: int, random: RandomBytes) -> TaskPerturbation:  # noqa: A002 - the protocol's own word
-        key = new_key(self._noise.plan, self.settings, random)
+        key = new_key(self._traced.plan, self.settings, random)
         self.on_secrets(
             PerturbationSecrets(
                 key.public.key_id, key.scale, key.gammas, key.blinders, key.shifts, key.loss_shift
             )
         )
-        return TaskPerturbation(key, model, self._noise, round, self._training.learning_rate_at(round))
+        return TaskPerturbation(key, model, self._traced, round, self._training.learning_rate_at(round))
 
     def protect(self, model: Model, random: RandomBytes) -> Model:
-        return protected_model(self._noise.plan, model, random)
+        return protected_model(self._traced.plan, model, random)
 
     def adapt(self, condition: float) -> None:
         adapted = self.settings.adapted(condition)
-        ceiling = max(LARGEST_ADAPTED_GAMMA, self._noise.settings.gamma)
+        ceiling = max(LARGEST_ADAPTED_GAMMA, self._traced.settings.gamma)
         self.settings = replace(adapted, gamma=min(adapted.gamma, ceiling))
 
 
@@ -78,20 +78,20 @@ class TaskPerturbation:
         self,
         key: PerturbationKey,
         model: Model,
-        noise: TracedTask,
+        traced: TracedTask,
         round_number: int,
         learning_rate: float,
     ) -> None:
         self._key = key
         self._true = model
-        self._noise = noise
+        self._traced = traced
         self._round = round_number
         self._learning_rate = learning_rate
-        self.model = with_parameters(model, key.encrypt(parameters_of(noise.plan, model)))
+        self.model = with_parameters(model, key.encrypt(parameters_of(traced.plan, model)))
         self.public = key.public
 
     def require_question(self, question: ExchangeRequest) -> None:
-        samples, classes = len(question.alpha), self._noise.plan.head.outputs
+        samples, classes = len(question.alpha), self._traced.plan.head.outputs
         width = classes if self._key.settings.exchange == "log" else classes * classes
         if samples == 0:
             raise Rejection(AbortReason.BAD_VECTOR, "a question about no samples")
@@ -99,7 +99,7 @@ class TaskPerturbation:
         require_numbers(question.values, "<f8", samples * width, "the outputs of a question")
 
     def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
-        samples, classes = len(question.alpha), self._noise.plan.head.outputs
+        samples, classes = len(question.alpha), self._traced.plan.head.outputs
         shape = (samples, classes) if self._key.settings.exchange == "log" else (samples, classes, classes)
         request = RequestArrays(question.key_id, question.values.reshape(shape), question.alpha)
         reply = answer(self._key, request, random)
@@ -107,17 +107,17 @@ class TaskPerturbation:
         return ExchangeReply(reply.key_id, *parts)
 
     def recover(self, terms: Reals) -> RecoveredMean:
-        ends = np.cumsum(list(self._noise.terms.values()))[:-1]
-        aggregate = dict(zip(self._noise.terms, np.split(terms, ends), strict=True))
+        ends = np.cumsum(list(self._traced.terms.values()))[:-1]
+        aggregate = dict(zip(self._traced.terms, np.split(terms, ends), strict=True))
         mean = np.zeros(len(self._true))
-        found = recover(self._key, aggregate, mean[: self._noise.plan.size])
+        found = recover(self._key, aggregate, mean[: self._traced.plan.size])
         if found.moments is not None:
             self._pool(mean, found.moments)
         return RecoveredMean(mean, found.loss, found.condition, found.warning)
 
     def _pool(self, mean: Reals, moments: Reals) -> None:
         """Write buffers as a gradient does: (old - new) / learning rate."""
-        plan, places = self._noise.plan, self._noise.statistics
+        plan, places = self._traced.plan, self._traced.statistics
         buffers: dict[str, ArrayLike] = {name: self._true[place] for name, place in places.items()}
         for norm in plan.norms:
             buffers[f"{norm.module}.num_batches_tracked"] = np.float32(self._round)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TracedTask:
-    """What all parties of a federation know about its noise: the traced model and the agreed settings."""
+    """What all parties of a federation know about its perturbation: the traced model and the agreed settings."""
 
     plan: PerturbationPlan
     settings: PerturbationSettings
@@ -66,7 +66,7 @@ class TracedTask:
         }
 
     def warnings(self) -> Iterator[str]:
-        """What the noise leaves open, and which parameters it does not cover."""
+        """What the perturbation leaves open, and which parameters it does not cover."""
         yield self.settings.leak()
         yield from self.plan.warnings
         offset = {f"{self.plan.head.module}.weight"} if self.settings.has_offset else set()
