@@ -54,7 +54,6 @@ from veilsum.protocol.wire.messages import Message
 
 
 class MaskedClientPhase(Phase):
-    AWAITING_PERTURBATION = "awaiting-perturbation"
     ADVERTISING = "advertising"
     SHARING = "sharing"
     MASKING = "masking"

@@ -51,13 +51,15 @@ class MaskedMean(Masking, Protocol):
 
 @dataclass(frozen=True)
 class SteppedModel:
-    """The model after a round; and of a perturbed one the training loss and how well it was recovered."""
+    """The model after a round, and the training loss where the payload tells it.
+
+    `extra` is what the payload found besides: opaque here, and read by the machine that handed the payload over.
+    """
 
     model: Model = field(repr=False)
     model_hash: bytes
     loss: float | None = None
-    condition: float = 1.0
-    warning: str | None = None
+    extra: object | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,6 @@ from veilsum.protocol.wire.messages import Message
 
 
 class MaskedServerPhase(Phase):
-    PERTURBING = "perturbing"
     GATHERING_KEYS = "gathering-keys"
     GATHERING_SHARES = "gathering-shares"
     COLLECTING = "collecting"

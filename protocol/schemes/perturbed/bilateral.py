@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from veilsum.protocol.machines.attempt import (
 )
 from veilsum.protocol.machines.events import Event, Warned, WorkRequested
 from veilsum.protocol.machines.session import RoundClosed, hash_model
-from veilsum.protocol.machines.transitions import TransitionTable
+from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
@@ -65,6 +65,26 @@ _ANSWERING = (_S.GATHERING_KEYS, _S.GATHERING_SHARES, _S.COLLECTING)
 _COMPUTING = (_C.ADVERTISING, _C.SHARING, _C.MASKING)
 
 
+class BilateralServerPhase(Phase):
+    """What comes before the phases of `masked`, which follow as they are."""
+
+    PERTURBING = "perturbing"
+
+
+class BilateralClientPhase(Phase):
+    """What comes before the phases of `masked`, which follow as they are."""
+
+    AWAITING_PERTURBATION = "awaiting-perturbation"
+
+
+@dataclass(frozen=True)
+class RecoveryQuality:
+    """How well the mean gradient was recovered: the condition number, and what there is to say about it."""
+
+    condition: float
+    warning: str | None
+
+
 class TermMean:
     """The mean of all terms, and the true gradient recovered from it."""
 
@@ -86,17 +106,18 @@ class TermMean:
         except PrecisionLost as lost:
             text = f"the round was closed without a step: {lost}"
             model = self._context.next_model(before, None)
-            return SteppedModel(model, hash_model(model), None, lost.condition, text)
+            return SteppedModel(model, hash_model(model), extra=RecoveryQuality(lost.condition, text))
         model = self._context.next_model(before, found.mean)
-        return SteppedModel(model, hash_model(model), found.loss, found.condition, found.warning)
+        quality = RecoveryQuality(found.condition, found.warning)
+        return SteppedModel(model, hash_model(model), found.loss, quality)
 
 
 class BilateralServer(AttemptMachine):
     table = TransitionTable(
         "bilateral server",
-        _S.PERTURBING,
+        BilateralServerPhase.PERTURBING,
         {
-            (_S.PERTURBING, "work"): (_S.GATHERING_KEYS, _S.CLOSED),
+            (BilateralServerPhase.PERTURBING, "work"): (_S.GATHERING_KEYS, _S.CLOSED),
             **MASKED_SERVER_MOVES,
             **{(phase, SoftmaxRequest): (phase,) for phase in _ANSWERING},
             **{(phase, "work"): (_S.CLOSED,) for phase in _ANSWERING},
@@ -148,11 +169,13 @@ class BilateralServer(AttemptMachine):
         return self.follow("deadline", self._round.close(self.phase, now), _S.CLOSED)
 
     def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
-        self._perturber.equipment.adapt(opened.stepped.condition)
+        quality = opened.stepped.extra
+        assert isinstance(quality, RecoveryQuality)
+        self._perturber.equipment.adapt(quality.condition)
         self.move("work", _S.CLOSED)
         self.outcome = self._round.committed(opened)
-        warning = opened.stepped.warning
-        return [*([] if warning is None else [Warned(warning)]), *warnings_about(opened.liars)]
+        told = [] if quality.warning is None else [Warned(quality.warning)]
+        return [*told, *warnings_about(opened.liars)]
 
 
 class TermUpload:
@@ -180,11 +203,11 @@ class TermUpload:
 class BilateralClient(AttemptMachine):
     table = TransitionTable(
         "bilateral client",
-        _C.AWAITING_PERTURBATION,
+        BilateralClientPhase.AWAITING_PERTURBATION,
         {
-            (_C.AWAITING_PERTURBATION, PerturbationAnnounced): (_C.ADVERTISING,),
-            (_C.AWAITING_PERTURBATION, RoundClosed): (_C.CLOSED,),
-            (_C.AWAITING_PERTURBATION, "deadline"): (_C.CLOSED,),
+            (BilateralClientPhase.AWAITING_PERTURBATION, PerturbationAnnounced): (_C.ADVERTISING,),
+            (BilateralClientPhase.AWAITING_PERTURBATION, RoundClosed): (_C.CLOSED,),
+            (BilateralClientPhase.AWAITING_PERTURBATION, "deadline"): (_C.CLOSED,),
             **MASKED_CLIENT_MOVES,
             **{(phase, SoftmaxReply): (phase,) for phase in _COMPUTING},
         },
