@@ -2,7 +2,7 @@
 
 The federation starts from a trained model that clients do not know, since that is what the scheme is to hide. The null
 row is a client that guesses with the first, untrained model, which everybody knows; the oracle is given the server's
-noise key. Every attack is tried on the kinds of noise that matter to it, and beside it stands what a client reads that
+key. Every attack is tried on the kinds of perturbation that matter to it, and beside it stands what a client reads that
 does nothing, as the papers assume.
 """
 
@@ -45,8 +45,8 @@ Predict = Callable[[View, Array], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Noise:
-    """One kind of noise to attack."""
+class TriedPerturbation:
+    """One kind of perturbation to attack."""
 
     loss: str = "ce"
     groups: int = 10
@@ -64,29 +64,39 @@ class Noise:
 class Experiment:
     """The perturbations that an attack on predictions is tried on, and its rows' words."""
 
-    tried: tuple[Noise, ...]
+    tried: tuple[TriedPerturbation, ...]
     words: str
     projects: bool = False
     """Whether the projection, which needs no labels, stands beside it."""
 
 
 def fit_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    tried = (Noise(), Noise(groups=1), Noise(mode="scale"))
+    tried = (TriedPerturbation(), TriedPerturbation(groups=1), TriedPerturbation(mode="scale"))
     return _rows(request, steps, Experiment(tried, "fit on own labels", projects=True))
 
 
 def line_rows(request: Request, steps: Steps) -> Iterator[Row]:
     return _rows(
-        request, steps, Experiment((Noise("mse", 1), Noise("mse", 10)), "least squares on own labels")
+        request,
+        steps,
+        Experiment(
+            (TriedPerturbation("mse", 1), TriedPerturbation("mse", 10)), "least squares on own labels"
+        ),
     )
 
 
 def data_free_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    return _rows(request, steps, Experiment((Noise("mse", 1), Noise("mse", 10)), "medians of the head"))
+    return _rows(
+        request,
+        steps,
+        Experiment((TriedPerturbation("mse", 1), TriedPerturbation("mse", 10)), "medians of the head"),
+    )
 
 
 def exchange_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    return _rows(request, steps, Experiment((Noise("ce", 1), Noise("ce", 10)), "one exchange"))
+    return _rows(
+        request, steps, Experiment((TriedPerturbation("ce", 1), TriedPerturbation("ce", 10)), "one exchange")
+    )
 
 
 def announce(request: Request, steps: Steps) -> None:
@@ -120,7 +130,9 @@ def _rows(request: Request, steps: Steps, experiment: Experiment) -> Iterator[Ro
             yield from _reference_rows(request, noise, played, model, task)
 
 
-def _attacks(request: Request, experiment: Experiment, noise: Noise) -> Iterator[tuple[str, str, Predict]]:
+def _attacks(
+    request: Request, experiment: Experiment, noise: TriedPerturbation
+) -> Iterator[tuple[str, str, Predict]]:
     yield "does nothing", "L0", raw_predictions
     if noise.mode == "scale":
         return
@@ -130,7 +142,7 @@ def _attacks(request: Request, experiment: Experiment, noise: Noise) -> Iterator
 
 
 def _reference_rows(
-    request: Request, noise: Noise, played: Played, model: Model, task: Task
+    request: Request, noise: TriedPerturbation, played: Played, model: Model, task: Task
 ) -> Iterator[Row]:
     expected = _classes(played.view("server"), model, task)
     plain = FederationConfig.from_options({"scheme": BASELINE}, request.config())
@@ -179,7 +191,11 @@ def _train(task: str, data: str | None, seed: int, model: str, loss: str) -> Mod
 
 
 def perturbation(
-    request: Request, noise: Noise, model: Model | None, images: int = OWN_SAMPLES, **settings: object
+    request: Request,
+    noise: TriedPerturbation,
+    model: Model | None,
+    images: int = OWN_SAMPLES,
+    **settings: object,
 ) -> Played:
     """One round on the perturbed model, unless the settings say more."""
     options = {

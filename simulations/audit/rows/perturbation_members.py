@@ -30,12 +30,12 @@ from veilsum.simulations.attacks.perturbation.predictions import PerturbedModel,
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.gradient import heading_of
 from veilsum.simulations.audit.rows.members import LABEL_NOISE, outsiders, told_row
-from veilsum.simulations.audit.rows.perturbation import Noise, announce
+from veilsum.simulations.audit.rows.perturbation import TriedPerturbation, announce
 from veilsum.simulations.audit.rows.row import Row, RowKind
 from veilsum.simulations.audit.stage import FewImages, Played, attackable_task, play
 from veilsum.simulations.audit.steps import Steps
 
-NOISE = Noise("ce", 10)
+TRIED = TriedPerturbation("ce", 10)
 _ROUNDS = 3
 
 
@@ -58,13 +58,13 @@ def perturbation_membership_rows(request: Request, steps: Steps) -> Iterator[Row
     announce(request, steps)
     images = request.scale.members // request.parties
     model = _remembering_model(request, images)
-    options = {"loss": NOISE.loss, "groups": NOISE.groups, "gamma": NOISE.gamma}
+    options = {"loss": TRIED.loss, "groups": TRIED.groups, "gamma": TRIED.gamma}
     config = FederationConfig.from_options(options, request.config())
     played = play(config, images, model=model, label_noise=LABEL_NOISE)
     view = played.view(request.adversary)
     others = outsiders(request, played)
     for words, level, exposed, cpu_s in _exposures(view):
-        row = _row(request, "attack", f"membership: {words}; {NOISE}", played, others, exposed, cpu_s)
+        row = _row(request, "attack", f"membership: {words}; {TRIED}", played, others, exposed, cpu_s)
         pooled = len(view.members) > 1
         yield replace(row, knowledge=row.knowledge if pooled else level, threat=repr(view))
     if request.references:

@@ -36,7 +36,7 @@ from veilsum.simulations.attacks.perturbation.shared_mask import unmask
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.measured import counted_row
 from veilsum.simulations.audit.rows.perturbation import (
-    Noise,
+    TriedPerturbation,
     announce,
     perturbation,
     trained_model,
@@ -54,7 +54,7 @@ def softmax_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Each sample's softmax in the server's hands; the printed exchange was to hide it."""
     announce(request, steps)
     model = trained_model(request, "ce")
-    for noise in (Noise("ce", 10), Noise("ce", 1, exchange="printed", gamma=1.0)):
+    for noise in (TriedPerturbation("ce", 10), TriedPerturbation("ce", 1, exchange="printed", gamma=1.0)):
         played = perturbation(request, noise, model, ASKED)
         view = played.view(request.adversary)
         truth = {name: _softmax(view, model, played, name) for name in played.truth}
@@ -99,7 +99,7 @@ def factor_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The factor of every hidden unit, from one round's perturbed weights and the public first model."""
     announce(request, steps)
     words = f"hidden factors, within {NEAR_FACTOR:.0%}"
-    for noise in (Noise("mse", 1), Noise("ce", mode="scale")):
+    for noise in (TriedPerturbation("mse", 1), TriedPerturbation("ce", mode="scale")):
         played = perturbation(request, noise, trained_model(request, noise.loss))
         view, truth = played.view(request.adversary), _true_factors(played)
         started = time.process_time()
@@ -139,7 +139,9 @@ def _factor_row(request: Request, target: str, found: Reals, truth: Reals) -> Ro
 def sign_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The game of semantic security, once per round: two models, one of them perturbed under a fresh key."""
     announce(request, steps)
-    played = perturbation(request, Noise("mse", 1), trained_model(request, "mse"), 2, rounds=TRIALS)
+    played = perturbation(
+        request, TriedPerturbation("mse", 1), trained_model(request, "mse"), 2, rounds=TRIALS
+    )
     view, models = played.view(request.adversary), _models_of_rounds(request, played)
     draw = generator(request.seed, "audit candidates")
     others = [_other_model(view.facts, request.seed, trial) for trial in range(2 * TRIALS)]
@@ -199,7 +201,7 @@ def _unperturbed(keys: PerturbationKeys, server: View, round_: int, candidate: M
 def mask_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Two terms of one client under one mask show their difference; here every term has a mask of its own."""
     announce(request, steps)
-    noise = Noise("mse", 1, gamma=1.0)
+    noise = TriedPerturbation("mse", 1, gamma=1.0)
     played = perturbation(request, noise, trained_model(request, "mse"), ASKED)
     view = played.view(request.adversary)
     keys, clients = PerturbationKeys(view), played.views.view(*played.config.parties)

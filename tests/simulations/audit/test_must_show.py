@@ -1,9 +1,10 @@
-"""What the audit must show on digits at smoke scale with seed 7; minutes of work, so under the long mark."""
+"""What the audit must show on digits at smoke scale; minutes of work, so under the long mark."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from veilsum.simulations.audit.scales import find_scale
 
 pytestmark = pytest.mark.long
 SMOKE = find_scale("smoke")
+SEEDS, SPN = (7, 8, 9), "spn:alpha2=0.1"
 
 
 def rows(scheme: str, adversary: str, attack: str, defence: str = "") -> list[Row]:
@@ -26,6 +28,15 @@ def rows(scheme: str, adversary: str, attack: str, defence: str = "") -> list[Ro
 
 def attacked(found: list[Row], target: str = "") -> Row:
     return next(row for row in found if row.row == "attack" and row.target.startswith(target))
+
+
+def median_ssim(attack: str, defence: str = "") -> float:
+    """Of the attack's row under `plain` over the seeds; one seed alone may be off by the rounding of a machine."""
+    found = []
+    for seed in SEEDS:
+        request = Request("plain", "server", attack, SMOKE, seed=seed, defence=defence, references=False)
+        found.append(attacked(list(rows_of(request, Steps()))).ssim or 0.0)
+    return statistics.median(found)
 
 
 def test_plain_hides_nothing_from_the_server() -> None:
@@ -51,12 +62,15 @@ def test_ampc_gives_the_global_model_to_the_server_and_one_peer() -> None:
     assert attacked(rows("ampc", "coalition", "ampc-coalition")).extra["model_distance"] == 0
 
 
-def test_spn_falls_to_an_attacker_who_knows_of_it() -> None:
-    """The naive attacks, DLG and iDLG, get little from it; the one that treats the private head as unknown, all."""
-    for naive in ("dlg", "idlg"):
-        assert (attacked(rows("plain", "server", naive, "spn:alpha2=0.1")).ssim or 0) <= 0.3
-    adaptive = attacked(rows("plain", "server", "spn-adaptive", "spn:alpha2=0.1"))
-    assert (adaptive.ssim or 0) >= 0.9
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("naive", ["dlg", "idlg"])
+def test_spn_leaves_naive_attacks_half_of_what_they_get_undefended(naive: str) -> None:
+    assert median_ssim(naive, SPN) <= 0.5 * median_ssim(naive)
+
+
+@pytest.mark.timeout(1200)
+def test_spn_falls_to_an_attacker_who_treats_the_private_head_as_unknown() -> None:
+    assert median_ssim("spn-adaptive", SPN) >= 0.9
 
 
 def test_noise_that_goes_to_zero_reproduces_the_undefended_row() -> None:

@@ -36,7 +36,7 @@ from veilsum.simulations.audit.sweeps.perturbed_models import (
 )
 
 SMOKE = find_scale("smoke")
-NOISE_ATTACKS = [
+STAGED_ATTACKS = [
     name for name, entry in ATTACKS.items() if entry.needs_perturbation or name.startswith("seeds")
 ]
 ADVERSARIES = {"noise-softmax": "server", "noise-shared-mask": "server"}
@@ -69,7 +69,7 @@ def played_for(attack: str) -> tuple[str, str, str]:
     return ATTACKS[attack].against, ADVERSARIES.get(attack, "client"), attack
 
 
-@pytest.mark.parametrize("attack", NOISE_ATTACKS)
+@pytest.mark.parametrize("attack", STAGED_ATTACKS)
 def test_every_table_has_rows_that_give_it_a_scale(attack: str) -> None:
     """Undefended and oracle succeed (a server that is asked nothing cannot know a softmax), and null does not."""
     by_kind = {row.row: row for row in rows(*played_for(attack)) if row.row != "attack"}
