@@ -17,6 +17,7 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.graph import Graph
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.numbers.model import Model
@@ -34,7 +35,8 @@ class Scheme(ABC):
     perturbs: ClassVar[bool] = False
     """Whether the server perturbs the model in every round, and participants never see the true one.
 
-    Both sides are then equipped with a perturbation of the task's model, see schemes/perturbed/equipment.py.
+    Both sides are then equipped with a perturbation of the task's model (schemes/perturbed/equipment.py), unless the
+    scheme brings equipment of its own.
     """
 
     hides_updates: ClassVar[bool] = True
@@ -74,6 +76,13 @@ class Scheme(ABC):
         return None
 
     def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
+        return None
+
+    def equipment_of(self, party: PartyId, parameters: Parameters) -> object | None:
+        """What the scheme itself gives the machines of a party, which find it in their context; by default nothing.
+
+        Asked once for every party when it starts, the server included, before the role gives anything.
+        """
         return None
 
     def require_equipment(self, equipment: object | None, *, at_server: bool) -> None:

@@ -18,7 +18,8 @@ A machine is a `TransitionTable`, a handler for each of its messages (`@handles`
 `Failed`. It returns events (`Send`, `WorkRequested`, ...) and never acts. Messages are frozen dataclasses under
 `@message("my-scheme.upload")`. What differs from the usual is said by attributes: `hides_updates`,
 `server_holds_model`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`, `warnings`,
-`plan_numbers`, `parting_model`. A scheme that changes one of ours derives from it (`Masked`, `Perturbed`, ...).
+`plan_numbers`, `equipment_of`, `parting_model`. A scheme that changes one of ours derives from it (`Masked`,
+`Perturbed`, ...).
 
 Importing this package registers the schemes that are built in. specs/schemes.md walks through an example.
 """
@@ -44,6 +45,7 @@ from veilsum.protocol.machines.attempt import (
     ParticipantContext,
     Prepared,
     ServerContext,
+    Trained,
     failure_of,
     handles,
     outcome_of,
@@ -136,6 +138,7 @@ __all__ = [
     "Stamp",
     "Tensor",
     "Timing",
+    "Trained",
     "TrainingRequested",
     "TransitionTable",
     "Trigger",

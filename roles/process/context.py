@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -16,6 +17,9 @@ from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
 from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.datasets.vectors import VectorsTask
+from veilsum.roles.learning.equipment import TaskEquipment
+from veilsum.roles.learning.task import Task, load_task
 from veilsum.roles.monitor.log import LogFormat
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.server_step import StepOptimizer
@@ -56,6 +60,11 @@ class RoleContext:
     def name(self) -> PartyId:
         return self.identity.name
 
+    def find_task(self) -> Task | VectorsTask:
+        """The federation's task, with the data that this process was given."""
+        config = self.loaded.config
+        return load_task(config.task, config.task_options(self.loaded.data_folder(self.options.data)))
+
 
 def enter_role(role: Role, options: RoleOptions) -> RoleContext:
     """Check settings, roster, keys and that this command is the one for them."""
@@ -79,19 +88,9 @@ def state_folder(folder: Path, name: str) -> Path:
     return folder / STATE_FOLDER / name
 
 
-def find_equipment(context: RoleContext, learner: Learner | None) -> object | None:
-    """What the machine of a perturbing scheme is given: a client its learner; a server traces the model, with torch."""
-    config = context.loaded.config
-    if not config.perturbs:
-        return None
-    if learner is not None:
-        return learner
-    from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
-    from veilsum.roles.learning.perturbation.traced_task import trace_task
-    from veilsum.roles.learning.task import load_task
-
-    task = load_task(config.task, config.task_options(context.loaded.data_folder(context.options.data)))
-    return TaskServerPerturbation(trace_task(config, task), config.training_options())
+def find_equipment(context: RoleContext, parameters: Parameters, learner: Learner | None) -> object | None:
+    """What the machine is given besides; loads torch at a server that perturbs the model."""
+    return TaskEquipment(context.loaded.config, context.find_task).of(context.name, parameters, learner)
 
 
 def find_optimizer(context: RoleContext) -> StepOptimizer | None:
@@ -101,30 +100,16 @@ def find_optimizer(context: RoleContext) -> StepOptimizer | None:
     if context.name != SERVER or not training.steps_with_optimizer:
         return None
     from veilsum.roles.learning.factory import make_server_optimizer
-    from veilsum.roles.learning.task import load_task
 
-    task = load_task(config.task, config.task_options(context.loaded.data_folder(context.options.data)))
-    return make_server_optimizer(task, training)
-
-
-def equipment_notes(equipment: object | None) -> Iterator[str]:
-    """What the equipment of the scheme leaves open, said by itself."""
-    warn = getattr(equipment, "warnings", None)
-    return iter(()) if warn is None else warn()
+    return make_server_optimizer(context.find_task(), training)
 
 
 def make_party_learner(context: RoleContext, state: Path) -> Learner:
     """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
     from veilsum.roles.learning.factory import make_learner
-    from veilsum.roles.learning.task import load_task
 
     config, options = context.loaded.config, context.options
-    task = load_task(config.task, config.task_options(context.loaded.data_folder(options.data)))
-    noise = None
-    if config.perturbs:
-        from veilsum.roles.learning.perturbation.traced_task import trace_task
-
-        noise = trace_task(config, task)
+    task = context.find_task()
     learner = make_learner(
         task,
         config.index_of(context.name),
@@ -134,7 +119,7 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
         config.seed,
         defence=config.defence,
         entropy=require_real_entropy(system_entropy),
-        noise=noise,
+        noise=TaskEquipment(config, lambda: task).traced,
     )
     if not config.defence:
         return learner

@@ -26,6 +26,7 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.equipment import equipment_notes
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
 from veilsum.roles.process.channels import Channels
@@ -36,7 +37,6 @@ from veilsum.roles.process.context import (
     RoleOptions,
     defence_notes,
     enter_role,
-    equipment_notes,
     find_equipment,
     find_first_model,
     find_optimizer,
@@ -121,7 +121,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     seen = saved.seen if saved is not None else {}
     state.save(persistent, seen)
     codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, persistent.life, seen)
-    equipment = find_equipment(context, learner)
+    equipment = find_equipment(context, rules.parameters, learner)
     warnings = (
         *rules.scheme.warnings(rules.parameters),
         *equipment_notes(equipment),

@@ -18,7 +18,6 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.perturbation.traced_task import trace_task
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task, load_task
 from veilsum.roles.process.observer import Observers
@@ -100,7 +99,6 @@ def play(
         chosen = with_wrong_labels(chosen, label_noise, outputs, generator(config.seed, "audit labels", draw))
     few = FewImages(task, chosen)
     federation = Federation.build(config, model)
-    noise = trace_task(config, task) if federation.scheme.perturbs else None
     learners = {
         name: make_learner(
             few,  # type: ignore[arg-type]  # a Task by delegation
@@ -111,7 +109,7 @@ def play(
             config.seed,
             defence=config.defence,
             entropy=federation.entropy.for_party(f"audit/{draw}/{name}"),
-            noise=noise,
+            noise=federation.equipping.traced,
         )
         for index, name in enumerate(names)
     }

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     federation = result.federation
     for text in (
         *federation.scheme.warnings(federation.parameters),
-        *federation.noise_notes(),
+        *federation.equipment_notes(),
         *federation.defence_notes(),
     ):
         sys.stderr.write(f"note: {text}\n")

@@ -30,7 +30,7 @@ def view_recorder(
     facts = PublicFacts(federation.config.agreed(), federation.parameters.dimension, shape, outputs)
     first = federation.initial_model if public_model is None else public_model
     recorder = ViewRecorder(facts, first, data)
-    recorder.hear_secrets(SERVER, federation.noise)
+    recorder.hear_secrets(SERVER, federation.equipment[SERVER])
     return recorder
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
@@ -22,6 +22,7 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.defences.parse import parse_defence
+from veilsum.roles.learning.equipment import TaskEquipment, equipment_notes
 from veilsum.roles.learning.factory import Defended, make_learner, make_server_optimizer
 from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -30,9 +31,6 @@ from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 from veilsum.simulations.run.keypool import simulation_rsa_key
-
-if TYPE_CHECKING:
-    from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Federation:
     learners: Mapping[PartyId, Learner]
     initial_model: Model
     entropy: SeededEntropy
-    noise: TaskServerPerturbation | None = None
+    equipping: TaskEquipment
     optimizer: StepOptimizer | None = None
 
     @classmethod
@@ -56,13 +54,7 @@ class Federation:
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
         entropy = SeededEntropy(config.seed)
-        noise, perturbing = None, None
-        if scheme.perturbs:
-            from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
-            from veilsum.roles.learning.perturbation.traced_task import trace_task
-
-            noise = trace_task(config, task)
-            perturbing = TaskServerPerturbation(noise, config.training_options())
+        equipping = TaskEquipment(config, lambda: task)
         learners: dict[PartyId, Learner] = {
             name: make_learner(
                 task,
@@ -73,7 +65,7 @@ class Federation:
                 config.seed,
                 defence=config.defence,
                 entropy=entropy.for_party(f"defence/{name}"),
-                noise=noise,
+                noise=equipping.traced,
             )
             for index, name in enumerate(names)
         }
@@ -89,7 +81,7 @@ class Federation:
             learners=learners,
             initial_model=model,
             entropy=entropy,
-            noise=perturbing,
+            equipping=equipping,
             optimizer=make_server_optimizer(task, config.training_options()),
         )
 
@@ -103,9 +95,17 @@ class Federation:
         for note, names in parties_of.items():
             yield f"{'every party' if len(names) == len(self.learners) else ', '.join(names)}: {note}"
 
-    def noise_notes(self) -> Iterator[str]:
-        """What the noise of a perturbing scheme leaves open."""
-        return iter(()) if self.noise is None else self.noise.warnings()
+    @cached_property
+    def equipment(self) -> Mapping[PartyId, object | None]:
+        """What the machines of every party are given besides, the same in all its lives."""
+        return {
+            name: self.equipping.of(name, self.parameters, self.learners.get(name))
+            for name in self.identities
+        }
+
+    def equipment_notes(self) -> Iterator[str]:
+        """What the server's equipment leaves open."""
+        return equipment_notes(self.equipment[SERVER])
 
     def fresh(self) -> PersistentState:
         """What a party has before its first round."""
@@ -118,9 +118,7 @@ class Federation:
     def machine(self, name: PartyId, state: PersistentState) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{state.life}")
-        equipment: object | None = None
-        if self.noise is not None:
-            equipment = self.noise if name == SERVER else self.learners[name]
+        equipment = self.equipment[name]
         return self.rules.machine(self.identities[name], state, random, equipment, self.optimizer)
 
     def stepping(self) -> ServerStep:

@@ -29,6 +29,7 @@ from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.learning.contract import apply_update
+from veilsum.roles.learning.equipment import equip
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.run.federation import simulated_identities
@@ -71,10 +72,11 @@ class TableFederation:
     learner: TableLearner = dataclasses.field(repr=False)
     entropy: SeededEntropy = dataclasses.field(repr=False)
 
-    def equipment_of(self, name: PartyId) -> TableServerPerturbation | TableClientPerturbation | None:
-        """What the machine of a perturbing scheme is given besides."""
-        if not self.scheme.perturbs:
-            return None
+    def equipment_of(self, name: PartyId) -> object | None:
+        """What the machine of a party is given besides: by its scheme, or a perturbation in a few lines of numpy."""
+        return equip(self.scheme, name, self.parameters, lambda: self._perturbation_of(name))
+
+    def _perturbation_of(self, name: PartyId) -> TableServerPerturbation | TableClientPerturbation:
         asks = self.parameters.options.get("asks", "yes") == "yes"
         if name == SERVER:
             return TableServerPerturbation(self.parameters.dimension, asks)

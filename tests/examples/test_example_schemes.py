@@ -1,4 +1,4 @@
-"""Schemes from outside, one that masks and one that perturbs, get all that a scheme of the package gets."""
+"""Schemes from outside get all that a scheme of the package gets: one masks, one perturbs, one brings equipment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.examples import ballot, bounded
+from tests.examples import ballot, bounded, metered
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK
 from veilsum.protocol.errors import AbortReason, ParameterError
@@ -28,6 +28,7 @@ from veilsum.simulations.testing import rounds_under_faults
 
 EXAMPLES = Path(ballot.__file__).parent
 BALLOT, BOUNDED = "tests.examples.ballot:Ballot", "tests.examples.bounded:Bounded"
+METERED = "tests.examples.metered:Metered"
 SMALL: dict[str, Any] = {
     "task": "synthetic-regression",
     "parties": ("p1", "p2", "p3"),
@@ -44,7 +45,7 @@ def config_of(scheme: str, **changes: Any) -> FederationConfig:
     return FederationConfig(scheme=scheme, **{**SMALL, **changes})
 
 
-@pytest.mark.parametrize("module", ["ballot", "bounded"])
+@pytest.mark.parametrize("module", ["ballot", "bounded", "metered"])
 def test_an_example_imports_nothing_of_the_package_but_its_schemes(module: str) -> None:
     tree = ast.parse((EXAMPLES / f"{module}.py").read_text(encoding="utf-8"))
     imports = [one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
@@ -96,6 +97,26 @@ def test_a_setting_of_an_example_is_agreed_on_and_decides() -> None:
     assert result.failed is not None
 
 
+def test_equipment_that_a_scheme_brings_is_what_its_machines_work_with() -> None:
+    ours, theirs = (simulate(config_of(name, task="vectors:9")) for name in (METERED, "masked"))
+    assert ours.figures()["model_sha256"] == theirs.figures()["model_sha256"]
+    assert set(ours.federation.equipment) == {"server", "p1", "p2", "p3"}
+    assert all(metered.meter_of(one).used == 2 for one in ours.federation.equipment.values())
+
+
+def test_equipment_that_a_scheme_brings_decides() -> None:
+    result = simulate(config_of(METERED, task="vectors:9", options={"uploads": "1"}))
+    assert len(result.rounds) == 1
+    told = [failure.detail for name, failure in result.recorder.failures if name == "p1"]
+    assert any("uploads is 1" in text for text in told)
+
+
+@pytest.mark.parametrize("at_server", [True, False])
+def test_a_machine_without_the_equipment_of_its_scheme_is_refused(at_server: bool) -> None:
+    with pytest.raises(metered.LocalProtocolError):
+        config_of(METERED).find_scheme().require_equipment(None, at_server=at_server)
+
+
 def test_a_masking_example_meets_faults_of_the_network() -> None:
     calm, rough = (simulate(config_of(BALLOT, task="vectors:9"), faults=faults) for faults in (None, ROUGH))
     assert calm.figures()["model_sha256"] == rough.figures()["model_sha256"]
@@ -106,7 +127,10 @@ def test_a_perturbing_example_goes_on_without_a_lost_party() -> None:
     assert [len(one.members) for one in result.rounds] == [2, 2]
 
 
-@pytest.mark.parametrize(("scheme", "how"), [("ballot", {}), ("bounded", {"tolerated_crashes": 1})])
+@pytest.mark.parametrize(
+    ("scheme", "how"),
+    [("ballot", {}), ("bounded", {"tolerated_crashes": 1}), ("metered", {"tolerated_crashes": 1})],
+)
 def test_the_invariants_hold_whatever_is_lost_late_repeated_or_forged(
     scheme: str, how: dict[str, Any]
 ) -> None:
@@ -128,7 +152,11 @@ def test_an_attack_on_what_the_server_sees_of_an_example_is_a_row_of_the_audit(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("module", "scheme", "task"),
-    [("ballot", "ballot:Ballot", "vectors:9"), ("bounded", "bounded:Bounded", "synthetic-regression")],
+    [
+        ("ballot", "ballot:Ballot", "vectors:9"),
+        ("bounded", "bounded:Bounded", "synthetic-regression"),
+        ("metered", "metered:Metered", "vectors:9"),
+    ],
 )
 def test_an_example_is_launched_over_mqtt_from_the_folder_it_lies_in(
     module: str, scheme: str, task: str, tmp_path: Path

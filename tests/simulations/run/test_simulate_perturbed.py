@@ -15,6 +15,7 @@ from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.cli.main import main
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
+from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
 from veilsum.roles.learning.task import TaskOptions, load_task
 from veilsum.simulations.run.simulate import SimulationResult, simulate
 
@@ -91,7 +92,7 @@ def test_one_client_may_train_alone_and_is_warned() -> None:
 @pytest.mark.parametrize(("loss", "words"), [("mse", "least squares"), ("ce", "softmax")])
 def test_the_leak_of_the_chosen_perturbation_is_said_before_the_run(loss: str, words: str) -> None:
     result = simulate(config("perturbed", loss=loss, rounds=1))
-    assert words in next(result.federation.noise_notes())
+    assert words in next(result.federation.equipment_notes())
 
 
 def test_clients_end_with_other_weights_and_the_true_predictions() -> None:
@@ -110,8 +111,8 @@ def test_an_offset_too_large_for_the_network_is_lowered_and_the_round_repeated()
     assert result.failed is None
     reasons = {failure.reason for name, failure in result.recorder.failures if name == SERVER}
     assert reasons == {AbortReason.PRECISION_LOST}
-    noise = result.federation.noise
-    assert noise is not None
+    noise = result.federation.equipment[SERVER]
+    assert isinstance(noise, TaskServerPerturbation)
     assert noise.settings.gamma < 20.0
 
 
@@ -140,8 +141,8 @@ def test_clients_that_withdraw_because_of_the_perturbation_get_less_of_it_in_the
     result = simulate(config("bilateral", rounds=2, parties=party_names(5), **changes))
     assert result.failed is None
     assert result.rounds[0].attempt >= 1
-    noise = result.federation.noise
-    assert noise is not None
+    noise = result.federation.equipment[SERVER]
+    assert isinstance(noise, TaskServerPerturbation)
     assert noise.settings.gamma < changes["gamma"]
 
 
@@ -184,7 +185,7 @@ def test_with_a_unit_barrier_it_is_trained_exactly_and_named_as_unprotected() ->
     task = "tests.simulations.run.test_simulate_perturbed:sigmoid_task"
     result = simulate(config("perturbed", task=task, barrier="unit"), compare="plain")
     assert_ends_like_plain(result)
-    notes = list(result.federation.noise_notes())
+    notes = list(result.federation.equipment_notes())
     assert any("2" in note and "unprotected" in note for note in notes), notes
 
 
