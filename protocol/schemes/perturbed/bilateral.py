@@ -2,8 +2,8 @@
 
 All terms travel in one vector, and every term has mask streams of its own, derived under its name. One stream for
 all of them, as published "for simplicity", is read off wherever a term is zero by construction. Mask keys are bound
-to the perturbed model and to the public part of the perturbation: clients that were told different things get masks that
-do not cancel, and the check coordinate shows it.
+to the perturbed model and to the public part of the perturbation: clients that were told different things get masks
+that do not cancel, and the check coordinate shows it.
 
 A sum that was opened cannot be opened again. So when recovery would return nothing but rounding, the round is closed
 with the model as it was, and the next one has less noise.

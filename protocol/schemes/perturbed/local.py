@@ -1,4 +1,4 @@
-"""A client's own work in one attempt, the same for both schemes: the public part, perhaps a question, then all terms."""
+"""A client's own work in one attempt, the same for both schemes: a public part, perhaps a question, all terms."""
 
 from __future__ import annotations
 
