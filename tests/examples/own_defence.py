@@ -41,8 +41,6 @@ class ClippedSigns(Defence):
 
 
 class ClippedSignsGuard(ReleaseGuard):
-    name = ClippedSigns.name
-
     def __init__(self, settings: ClippedSigns) -> None:
         self._step = settings.step
 

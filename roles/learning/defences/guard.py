@@ -2,7 +2,7 @@
 
     attach    once, with the party's model and data: refuse what does not fit, draw what is private
     prepare   wrap the module and the objective before training
-    fitter    replace the loop that computes gradients
+    fitter    replace the loop that computes gradients, which one defence of a party can do
     finish    keep what must outlive the round, after training
     release   change the vector before it leaves the party
 
@@ -16,7 +16,7 @@ combined, and would drift apart.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from veilsum.protocol.errors import ParameterError
 from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.training.loop import Feed, Objective, average_gradient, train_epochs
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -102,7 +103,6 @@ class PlainFitter:
 class Guard:
     """A defence of one party; the defaults defend nothing."""
 
-    name = "none"
     fitter: Fitter | None = None
 
     def attach(self, party: Party) -> None:
@@ -145,13 +145,22 @@ class ReleaseGuard(Guard):
 class Guards(Guard):
     """Several defences at once. Each place is passed in the order in which they are listed."""
 
-    def __init__(self, guards: Sequence[Guard]) -> None:
-        self.guards = tuple(guards)
+    def __init__(self, by_defence: Mapping[str, Guard]) -> None:
+        self.by_defence = dict(by_defence)
+        self.guards = tuple(self.by_defence.values())
 
     def attach(self, party: Party) -> None:
         for guard in self.guards:
             guard.attach(party)
-        self.fitter = next((guard.fitter for guard in self.guards if guard.fitter is not None), None)
+        fitters = {name: guard.fitter for name, guard in self.by_defence.items() if guard.fitter is not None}
+        if len(fitters) > 1:
+            raise ParameterError(
+                [
+                    f"defences {' and '.join(fitters)} each bring a training loop of their own, and a party trains in "
+                    "one: use one of them"
+                ]
+            )
+        self.fitter = next(iter(fitters.values()), None)
 
     def prepare(
         self, module: nn.Module, objective: Objective, work: RoundWork

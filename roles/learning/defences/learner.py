@@ -30,9 +30,9 @@ class DefendedLearner(TorchLearner):
 
     @property
     def guards(self) -> Mapping[str, Guard]:
-        """The defences at work, by name."""
+        """The defences at work, by the names of the defences."""
         assert isinstance(self._guard, Guards)
-        return {guard.name: guard for guard in self._guard.guards}
+        return self._guard.by_defence
 
     def notes(self, rounds: int) -> list[str]:
         """What the defences give in figures, for this party, after so many rounds."""
@@ -54,8 +54,8 @@ class DefendedLearner(TorchLearner):
         key, states = self._read(state)
         guards = make_guards(self._defences, key)
         self._attach(guards)
-        for guard in guards.guards:
-            guard.restore(states[guard.name])
+        for name, guard in guards.by_defence.items():
+            guard.restore(states[name])
         self._key, self._guard = key, guards
 
     def _read(self, state: bytes) -> tuple[PrivateKey, dict[str, bytes]]:
@@ -81,4 +81,6 @@ class DefendedLearner(TorchLearner):
 
 def make_guards(defences: Defences, key: PrivateKey) -> Guards:
     """The defences at work: layers are rewired first, heads added next, noise and selection come last."""
-    return Guards([part.guard(key) for part in sorted(defences.parts, key=lambda part: part.reach)])
+    return Guards(
+        {part.name: part.guard(key) for part in sorted(defences.parts, key=lambda part: part.reach)}
+    )

@@ -26,8 +26,6 @@ from veilsum.roles.learning.defences.private import PrivateKey
 class NoiseGuard(ReleaseGuard):
     """Noise on the uploaded change, as the papers use it."""
 
-    name = Dp.name
-
     def __init__(self, settings: Dp, key: PrivateKey) -> None:
         self._settings = settings
         self._key = key
@@ -43,8 +41,6 @@ class NoiseGuard(ReleaseGuard):
 
 class PrivateStepsGuard(Guard):
     """Clipped and noisy steps, with an account of every upload that was made."""
-
-    name = Dp.name
 
     def __init__(self, settings: Dp, key: PrivateKey) -> None:
         self._settings = settings

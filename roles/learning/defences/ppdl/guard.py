@@ -23,8 +23,6 @@ _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 
 
 class PpdlGuard(ReleaseGuard):
-    name = Ppdl.name
-
     def __init__(self, settings: Ppdl, key: PrivateKey) -> None:
         self._settings = settings
         self._key = key

@@ -70,8 +70,6 @@ class CountSketch:
 
 
 class SketchGuard(Guard):
-    name = Sketch.name
-
     def __init__(self, settings: Sketch) -> None:
         self._settings = settings
         self._seed = 0

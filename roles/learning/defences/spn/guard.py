@@ -95,8 +95,6 @@ class Polarized(nn.Module):
 class SpnGuard(Guard):
     """`codes` has a row for each class; `head` is the private head as the last round left it."""
 
-    name = Spn.name
-
     def __init__(self, settings: Spn, key: PrivateKey) -> None:
         self._settings = settings
         self._key = key

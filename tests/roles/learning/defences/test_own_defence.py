@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.examples.odd_defences import KeeperGuard
 from tests.examples.own_defence import ClippedSigns
 from tests.support.brokers.broker import free_port, needs_mosquitto
+from tests.support.defended import defended
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.defences.packing import unpack
 from veilsum.roles.learning.defences.parse import Defences, find_part, parse_defence
 from veilsum.roles.learning.defences.sketch.settings import Sketch
 from veilsum.simulations.audit.request import Request
@@ -24,6 +28,9 @@ from veilsum.simulations.audit.sweeps.ppc import grid_of
 from veilsum.simulations.run.simulate import simulate
 
 PLACE = "tests.examples.own_defence:ClippedSigns"
+OWN_LOOP, KEEPER, SECOND = (
+    f"tests.examples.odd_defences:{name}" for name in ("OwnLoop", "Keeper", "SecondKeeper")
+)
 
 
 def problems_of(text: str) -> tuple[str, ...]:
@@ -99,6 +106,33 @@ def test_the_audit_attacks_uploads_that_are_signs() -> None:
 
 def test_its_curve_walks_the_parameter_it_names() -> None:
     assert [text for _, text in grid_of(PLACE, 2)] == [f"{PLACE}:step=0.001", f"{PLACE}:step=0.1"]
+
+
+@pytest.mark.parametrize("text", ["dp:sigma=1,clip=1+" + OWN_LOOP, OWN_LOOP + "+dp:sigma=1,clip=1"])
+def test_two_training_loops_are_refused_so_that_neither_is_dropped_in_silence(text: str) -> None:
+    with refusal(ParameterError, "dp", "own-loop"):
+        defended(text)
+
+
+def test_one_training_loop_goes_with_defences_that_bring_none() -> None:
+    assert defended(OWN_LOOP + "+dp:sigma=1+spn").notes(1) == []
+
+
+def test_a_guard_keeps_its_state_under_the_name_of_its_defence_whatever_it_calls_itself() -> None:
+    party = defended(f"spn+{KEEPER}+{SECOND}")
+    party.train(party.initial_model(), 0)
+    kept = unpack(party.state(), "the state")["guards"]
+    alone = defended("spn")
+    alone.train(alone.initial_model(), 0)
+    assert kept == {
+        "spn": unpack(alone.state(), "the state")["guards"]["spn"],
+        "keeper": b"kept",
+        "second-keeper": b"kept",
+    }
+    again = defended(f"spn+{KEEPER}+{SECOND}", secret=2)
+    again.restore(party.state())
+    assert again.state() == party.state()
+    assert {one.restored for one in again.guards.values() if isinstance(one, KeeperGuard)} == {b"kept"}
 
 
 @needs_mosquitto
