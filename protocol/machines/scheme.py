@@ -86,13 +86,18 @@ class Scheme(ABC):
         return None
 
     def require_equipment(self, equipment: object | None, *, at_server: bool) -> None:
-        """Raise `LocalProtocolError` if this is not what the scheme's machines work with; by default nothing is."""
-        return
+        """Raise `LocalProtocolError` if this is not what the scheme's machines work with."""
+        if self.perturbs and equipment is None:
+            who = "server" if at_server else str(self.participant_role)
+            raise LocalProtocolError(f"the {who} of {self.name} works with equipment: pass it to the machine")
 
     def parting_model(
         self, model: Model, equipment: object | None, random: RandomBytes, *, completed: bool
     ) -> Model | None:
-        """What participants are left with when the run ends, where the server holds the model; asked once."""
+        """What participants are left with when the run ends, where the server holds the model; asked once.
+
+        None: nothing, which is for a run that failed. A scheme that perturbs must say what it is.
+        """
         return model
 
     def require_graph(self, graph: Graph) -> None:
@@ -116,11 +121,19 @@ class Scheme(ABC):
 
 def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | None = None) -> None:
     """Refuse parameters that this scheme cannot honour, or not with these parties, before any message."""
-    problems = list(scheme.problems(parameters))
+    problems = [*scheme.problems(parameters), *_exposures(scheme)]
     if roster is not None:
         problems += _roster_problems(scheme, parameters, roster)
     if problems:
         raise ParameterError(problems)
+
+
+def _exposures(scheme: Scheme) -> Iterator[str]:
+    """Where a scheme that keeps the true model from participants would give it away by what it left unsaid."""
+    if scheme.perturbs and scheme.announces_next_hash:
+        yield f"{scheme.name} perturbs the model and tells the hash of the true one: set announces_next_hash = False"
+    if scheme.perturbs and type(scheme).parting_model is Scheme.parting_model:
+        yield f"{scheme.name} perturbs the model and would end with the true one: define parting_model"
 
 
 def require_equipped(

@@ -13,7 +13,7 @@ from veilsum.protocol.agreed.parameters import Parameters, Rekey, Timing
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.agreement import require_new_key
 from veilsum.protocol.crypto.identity import Identity
-from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.machines.attempt import (
     ApplyMean,
@@ -367,9 +367,15 @@ class ServerMachine:
     def _model_to_keep(self) -> Model:
         """What participants are left with, made once: nothing where the server holds no model or gives none away."""
         if self._parting_model is None and self.model is not None:
+            completed = self._failed is None
             self._parting_model = self._scheme.parting_model(
-                self.model, self._equipment, self._random, completed=self._failed is None
+                self.model, self._equipment, self._random, completed=completed
             )
+            if completed and self._parting_model is None:
+                raise LocalProtocolError(
+                    f"{self._scheme.name} leaves participants without a model after a completed run: they "
+                    "refuse to end so; let parting_model return one"
+                )
         return self._parting_model if self._parting_model is not None else np.zeros(0, dtype="<f4")
 
     def _move(self, trigger: type[Message] | str, target: Phase) -> None:

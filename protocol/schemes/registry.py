@@ -36,11 +36,12 @@ def scheme_names() -> tuple[str, ...]:
 
 def find_scheme(name: str) -> Scheme:
     """The scheme of this name; `package.module:Name` finds what that module has registered, and imports nothing."""
-    last = name.rpartition(":")[2]
-    if last in _registry:
-        return _registry[last]
-    for scheme in _registry.values():
-        if _home_of(type(scheme)) == name:
+    if name in _registry:
+        return _registry[name]
+    module, _, last = name.rpartition(":")
+    theirs = [scheme for scheme in _registry.values() if type(scheme).__module__ == module]
+    for scheme in sorted(theirs, key=lambda one: type(one).__qualname__ != last):
+        if last in (type(scheme).__qualname__, scheme.name):
             return scheme
     raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
 

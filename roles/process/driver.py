@@ -125,7 +125,7 @@ class Driver:
             async with asyncio.timeout(patience):
                 return await self._inbox.get()
         except TimeoutError:
-            return partial(self._pump.take, self.machine.handle_deadline)
+            return self._feed_of(self.machine.handle_deadline)
 
     async def _read(self) -> None:
         """Messages that are signed, addressed to us and new are fed; a broken transport is the last thing that is."""
@@ -148,7 +148,19 @@ class Driver:
             await self._feed_step(partial(_raise, error))
 
     async def _feed_step(self, step: Step) -> None:
-        await self._inbox.put(partial(self._pump.take, step))
+        await self._inbox.put(self._feed_of(step))
+
+    def _feed_of(self, step: Step) -> Feed:
+        """What others sent may turn out wrong only after a job or at a deadline: that ends no process."""
+
+        def told_if_refused(now: float) -> list[Event]:
+            try:
+                return step(now)
+            except (Rejection, RemoteProtocolError) as refusal:
+                self._refuse(refusal, getattr(refusal, "culprit", ""))
+                return []
+
+        return partial(self._pump.take, told_if_refused)
 
     def _refuse(self, error: ProtocolError, sender: str) -> None:
         self.tally.refused += 1
@@ -157,14 +169,7 @@ class Driver:
     # Drain.
 
     async def _perform(self, feed: Feed) -> None:
-        """What others sent may be refused only when a job or a deadline brings it to light: that ends no process."""
-        try:
-            await self._act(feed(self.clock()))
-        except (Rejection, RemoteProtocolError) as refusal:
-            self._refuse(refusal, getattr(refusal, "culprit", ""))
-
-    async def _act(self, actions: Iterator[Action]) -> None:
-        for action in actions:
+        for action in feed(self.clock()):
             match action:
                 case Keep():
                     await self._keep(action.state)

@@ -10,7 +10,8 @@ The pump yields what is to be done, in order, and goes on when it is asked for t
 how to act, and may wait for a disk or a signature meanwhile, but not when. It performs each action before the next.
 
 Only what `receive` raises as a `RemoteProtocolError` is a refusal, and it names who sent the message. Everything else
-that a machine raises is its own mistake, and goes to the caller.
+that a machine raises goes to the caller: a mistake of its own in a simulation or a test, while a process that others
+depend on tells of a refusal that a job brought to light, and goes on.
 """
 
 from __future__ import annotations

@@ -86,19 +86,20 @@ class ClientPerturbation(Protocol):
 
 def server_equipment(equipment: object | None) -> ServerPerturbation:
     """The server's perturbation, or `LocalProtocolError` if its machine was given none."""
-    _require(equipment, "perturb", "the server")
+    _require(equipment, ("terms", "asks", "perturb", "protect", "adapt"), "the server")
     return cast(ServerPerturbation, equipment)
 
 
 def client_equipment(equipment: object | None) -> ClientPerturbation:
     """A client's perturbation, or `LocalProtocolError` if its machine was given none."""
-    _require(equipment, "compute", "a client")
+    _require(equipment, ("terms", "asks", "require_public", "ask", "compute"), "a client")
     return cast(ClientPerturbation, equipment)
 
 
-def _require(equipment: object | None, method: str, who: str) -> None:
-    if not callable(getattr(equipment, method, None)):
+def _require(equipment: object | None, members: tuple[str, ...], who: str) -> None:
+    missing = [name for name in members if not hasattr(equipment, name)]
+    if missing:
         raise LocalProtocolError(
-            f"{who} of a perturbing scheme needs its perturbation, not {type(equipment).__name__}: "
-            "pass it to the machine as equipment"
+            f"{who} of a perturbing scheme needs its perturbation, not {type(equipment).__name__} without "
+            f"{', '.join(missing)}: pass it to the machine as equipment"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -15,6 +15,8 @@ from veilsum.protocol.secure_sum.shares import ReleasedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
+from veilsum.roles.process.machines import Machine
+from veilsum.roles.process.pump import Action, Pump
 from veilsum.simulations.testing.table import Table
 
 SECURE = ("masked", "bilateral", "mpc", "ampc")
@@ -23,27 +25,39 @@ DUE = {MaskedInput: "given_round", ReleasedShares: "spent_round", ResultDigest: 
 """What a participant says, and the decision that must be on disk by then."""
 
 
-class WatchedTable(Table):
-    """Remembers every list of events that a machine returned, as its driver gets it."""
+class Watched:
+    """A table, and every list of events that one of its machines returned, as its driver gets it."""
 
-    def __init__(self, *arguments: object, **options: object) -> None:
-        self.returned: list[tuple[PartyId, list[Event]]] = []
-        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._returned: list[tuple[Machine, list[Event]]] = []
+        drain = Pump.drain
 
-    def _perform(self, name: PartyId, events: list[Event]) -> None:
-        self.returned.append((name, events))
-        super()._perform(name, events)
+        def watched(pump: Pump, events: Iterable[Event]) -> Iterator[Action]:
+            self._returned.append((pump.machine, list(events)))
+            return drain(pump, self._returned[-1][1])
+
+        monkeypatch.setattr(Pump, "drain", watched)
+
+    def run(self, table: Table) -> None:
+        self._names = {id(machine): name for name, machine in table.machines.items()}
+        table.start()
+        table.run()
 
     def said(self, kind: type[Message]) -> Iterator[tuple[PartyId, Message, list[DecisionMade]]]:
         """Every such message, with the decisions that stand before it in the same list of events."""
-        for name, events in self.returned:
+        for machine, events in self._returned:
             for place, event in enumerate(events):
                 if isinstance(event, Send) and isinstance(event.message, kind):
                     before = [one for one in events[:place] if isinstance(one, DecisionMade)]
-                    yield name, event.message, before
+                    yield self._names[id(machine)], event.message, before
 
 
-def require_decided(table: WatchedTable, kind: type[Message], word: str) -> int:
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def require_decided(table: Watched, kind: type[Message], word: str) -> int:
     """How often it was said; each time after the decision about this very attempt."""
     count = 0
     for name, message, before in table.said(kind):
@@ -56,40 +70,36 @@ def require_decided(table: WatchedTable, kind: type[Message], word: str) -> int:
 
 @pytest.mark.parametrize("threat", Threat)
 @pytest.mark.parametrize("scheme", SECURE)
-def test_uploads_releases_and_results_are_decided_before_they_are_said(scheme: str, threat: Threat) -> None:
-    table = WatchedTable.build(scheme, 5, rounds=1, threat=threat)
-    assert isinstance(table, WatchedTable)
-    table.start()
-    table.run()
-    said = {kind: require_decided(table, kind, word) for kind, word in DUE.items()}
+def test_uploads_releases_and_results_are_decided_before_they_are_said(
+    watched: Watched, scheme: str, threat: Threat
+) -> None:
+    table = Table.build(scheme, 5, rounds=1, threat=threat)
+    watched.run(table)
+    said = {kind: require_decided(watched, kind, word) for kind, word in DUE.items()}
     assert said[MaskedInput] == said[ReleasedShares] == 5
     assert (said[ResultDigest] > 0) == (scheme in ("mpc", "ampc"))
 
 
 @pytest.mark.parametrize("scheme", SECURE)
-def test_without_recovery_an_upload_spends_the_round_before_it_leaves(scheme: str) -> None:
-    table = WatchedTable.build(scheme, 4, rounds=1, recovery=Recovery.NONE)
-    assert isinstance(table, WatchedTable)
-    table.start()
-    table.run()
-    assert require_decided(table, MaskedInput, "given_round") == 4
-    assert require_decided(table, MaskedInput, "spent_round") == 4
+def test_without_recovery_an_upload_spends_the_round_before_it_leaves(watched: Watched, scheme: str) -> None:
+    table = Table.build(scheme, 4, rounds=1, recovery=Recovery.NONE)
+    watched.run(table)
+    assert require_decided(watched, MaskedInput, "given_round") == 4
+    assert require_decided(watched, MaskedInput, "spent_round") == 4
 
 
 @pytest.mark.parametrize("threat", Threat)
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_server_settles_on_one_list_before_it_asks_for_shares(
-    scheme: str, threat: Threat, lost: bool
+    watched: Watched, scheme: str, threat: Threat, lost: bool
 ) -> None:
-    table = WatchedTable.build(scheme, 6, rounds=1, threat=threat, min_parties=3)
-    assert isinstance(table, WatchedTable)
+    table = Table.build(scheme, 6, rounds=1, threat=threat, min_parties=3)
     if lost:
         table.crash_before("p1", MaskedInput)
-    table.start()
-    table.run()
+    watched.run(table)
     votes = threat is Threat.LYING or scheme in ("mpc", "ampc")
     reveals = lost and scheme in ("mpc", "ampc")
     asking: type[Message] = SeedsComplete if reveals else SurvivorProof if votes else SurvivorList
-    assert require_decided(table, asking, "spent_round") >= 5
-    assert {name for name, _, _ in table.said(asking)} == {SERVER}
+    assert require_decided(watched, asking, "spent_round") >= 5
+    assert {name for name, _, _ in watched.said(asking)} == {SERVER}
