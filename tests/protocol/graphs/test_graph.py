@@ -256,9 +256,9 @@ def test_no_invalid_graph_can_be_built(
 def test_misuse_by_our_own_caller_is_a_local_error() -> None:
     graph = ring(numbered(3))
     for use in (graph.degree, graph.neighbours_of):
-        with refusal(LocalProtocolError, "zoe"):
+        with refusal(LocalProtocolError, "zoe", "graph"):
             use(PartyId("zoe"))
-    with refusal(LocalProtocolError, "p0000"):
+    with refusal(LocalProtocolError, "p0000", "twice"):
         complete(numbered(2) + numbered(1))
     with refusal(LocalProtocolError, 32, 3):
         k_regular(numbered(9), 4, b"abc")

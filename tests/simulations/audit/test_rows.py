@@ -123,7 +123,7 @@ def test_a_plot_shows_every_curve() -> None:
 
 
 def test_unknown_attacks_scales_and_sizes_are_refused_with_the_allowed_ones() -> None:
-    with refusal(ParameterError, "idlg"):
+    with refusal(ParameterError, "attack", "'idgl'", "idlg"):
         find_attack("idgl")
     with pytest.raises(ParameterError, match="smoke, quick, full"):
         find_scale("huge")
