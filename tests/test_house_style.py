@@ -4,6 +4,7 @@ product and in its tests."""
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from tests.support.house import long_functions, made_up
@@ -40,6 +41,22 @@ def test_a_function_of_sixty_one_lines_is_found() -> None:
 
 def test_every_file_says_what_it_is_for() -> None:
     assert not [str(path) for path in EVERYTHING if not said_at_the_head(path)]
+
+
+def prints_its_head(path: Path) -> bool:
+    """Whether `--help` shows the head of a package, because it is a command with commands of its own."""
+    return any(
+        isinstance(node, ast.Assign)
+        and any(isinstance(one, ast.Name) and one.id == "COMMANDS" for one in node.targets)
+        for node in parse(path).body
+    )
+
+
+def test_a_room_says_what_lives_in_it_and_what_may_be_used_from_outside() -> None:
+    rooms = [path for path in source_files() if path.name == "__init__.py" and not prints_its_head(path)]
+    sentences = {str(path): len(re.findall(r"[.?](?=\s|$)", said_at_the_head(path))) for path in rooms}
+    assert len(sentences) > 40
+    assert not [path for path, found in sentences.items() if found < 2]
 
 
 def test_no_unfinished_business_is_left_in_a_file() -> None:

@@ -1,4 +1,5 @@
-"""A sum of masked vectors that survives dropouts: what `masked` and `ampc` share.
+"""A sum of masked vectors that survives dropouts, in parts: attendance, shares, the running total, agreed survivors.
 
-Schemes hand the parts of this room over to their machines; nothing else uses it.
+`masked`, `ampc` and `bilateral` hand these parts to their machines; schemes from outside have the masking of it
+by way of `protocol.schemes`.
 """

@@ -1,4 +1,5 @@
 """The `veilsum` command: its table of commands, flags, output and progress.
 
-Commands use `table`, `flags` and `output`; nothing else needs this room.
+Commands use `table` and `flags`; whatever is shown to people, of runs and audits too, is made with `output` and
+`progress`.
 """

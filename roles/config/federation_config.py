@@ -31,7 +31,10 @@ _SHORT.maxother = _SHORT.maxstring = 40
 
 @dataclass(frozen=True)
 class FederationConfig(FederationValues):
-    """See roles/config/settings.py for the meaning of each field, and specs/federation-file.md for the file."""
+    """All settings of one federation: who computes what together, under which scheme, and how; checked before a run.
+
+    roles/config/settings.py has the meaning of each field, specs/federation-file.md the file.
+    """
 
     def __repr__(self) -> str:
         """The scheme, and whatever is not as it is by default."""

@@ -48,7 +48,10 @@ def party_names(count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FederationValues:
-    """See roles/config/settings.py for the meaning of each field, and specs/federation-file.md for the file."""
+    """The fields of a federation's configuration, with their defaults.
+
+    roles/config/settings.py has the meaning of each, specs/federation-file.md the file.
+    """
 
     name: str = "federation"
     scheme: str = "ampc"

@@ -1,4 +1,7 @@
-"""Property tests for protocols: a table of n machines, hypothesis strategies, invariants (see specs/testing.md)."""
+"""Property tests for protocols: a table of n machines, hypothesis strategies, invariants (see specs/testing.md).
+
+What users need is exported here; `veilsum` itself exports the names that are needed most.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AMPC: peers decompose their vectors twice, and the server averages a model it cannot see. MPC: without the bias."""
+"""AMPC: peers decompose their vectors twice, and the server averages a model it cannot see. MPC: without the bias.
+
+`Mpc` and `Ampc` are what is used from outside; views and attacks also read its secrets and messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Zero-sum masks from pairwise key agreement, with dropout recovery."""
+"""Zero-sum masks from pairwise key agreement, with dropout recovery: the scheme, its messages and its two machines.
+
+`Masked` is what is used from outside; `bilateral` hands its own payload to the same round.
+"""
 
 from __future__ import annotations
 
