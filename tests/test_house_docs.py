@@ -1,18 +1,25 @@
-"""The pages for people: links lead somewhere, and examples show what the commands really print."""
+"""The pages for people: links lead somewhere, names name what exists, examples show what the commands really print."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.sources import source_files
+from tests.support.sources import FOLDERS, files_of_tests, parse, source_files
 from veilsum.roles.cli.main import main
 
 WIDEST_LINE = 160
 PLAN = ["plan", "--parties", "100", "--max-weight", "1000", "--clip", "8", "--bits", "64"]
+
+FOREIGN = {"LimitNOFILE", "RuleBasedStateMachine", "Sequential", "Shamir"}
+"""Names of other libraries and programs that pages use."""
+REMOVED = {"protocol/transcript.py"}
+"""Files that a decision is about because they are gone."""
 
 
 def pages(repository: Path) -> list[Path]:
@@ -39,6 +46,56 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
         if "://" not in target:
             file, _, anchor = target.partition("#")
             yield (page.parent / file if file else page), anchor
+
+
+def hand_written(repository: Path) -> list[Path]:
+    """Pages that name code and are not drawn from it; the changelog tells of names that are gone."""
+    left_out = {repository / "CHANGELOG.md", repository / "specs" / "walk.md"}
+    return [page for page in pages(repository) if page not in left_out]
+
+
+def spans(page: Path) -> Iterator[str]:
+    """What stands between single backticks, code blocks left out."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    yield from (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text))
+
+
+@functools.cache
+def members() -> dict[str, set[str]]:
+    """Each class or type of the product and its tests, with the names in its body and in those of its bases."""
+    own: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for path in (*source_files(), *files_of_tests()):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                own.setdefault(node.name, set()).update(names_bound_in(node))
+                bases.setdefault(node.name, set()).update(
+                    one.id for one in node.bases if isinstance(one, ast.Name)
+                )
+        for name in names_bound_in(parse(path)):
+            own.setdefault(name, set())
+    return {name: own[name].union(*(own.get(base, set()) for base in bases.get(name, ()))) for name in own}
+
+
+def names_bound_in(place: ast.Module | ast.ClassDef) -> Iterator[str]:
+    for node in place.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from (one.asname or one.name for one in names)
+
+
+def is_named(dotted: str, repository: Path) -> bool:
+    """Whether a dotted name is a folder or a module of ours, or a name in one."""
+    whole = repository / dotted.removeprefix("veilsum.").replace(".", "/")
+    if whole.is_dir() or whole.with_suffix(".py").is_file():
+        return True
+    module = whole.parent.with_suffix(".py")
+    module = module if module.is_file() else whole.parent / "__init__.py"
+    return module.is_file() and whole.name in names_bound_in(ast.parse(module.read_text(encoding="utf-8")))
 
 
 def test_every_relative_link_leads_to_a_file_and_a_heading(repository: Path) -> None:
@@ -70,6 +127,52 @@ def test_every_section_that_code_cites_exists(repository: Path) -> None:
         or (found[3] and found[3] not in section_numbers(page))
     ]
     assert not wrong
+
+
+def test_every_module_that_a_page_names_exists(repository: Path) -> None:
+    ours = re.compile(rf"((?:veilsum|{'|'.join(FOLDERS)}|tests)(?:\.\w+)+)(?::(\w+))?(?:$|\W)")
+    named = [
+        (page.name, ".".join(filter(None, found.groups())))
+        for page in hand_written(repository)
+        for span in spans(page)
+        if (found := ours.match(span)) and not span.endswith(".py")
+    ]
+    assert ("schemes.md", "veilsum.protocol.schemes") in named
+    assert not [(page, name) for page, name in named if not is_named(name, repository)]
+
+
+def test_every_python_file_that_a_page_names_exists(repository: Path) -> None:
+    """As its path, or the end of one that the page makes clear; a star stands for any letters."""
+    named = {
+        (page.name, found[0])
+        for page in hand_written(repository)
+        for span in spans(page)
+        if (found := re.fullmatch(r"[\w*./-]+\.py", span))
+    }
+    assert ("schemes.md", "tests/examples/ballot.py") in named
+    files = [*source_files(), *files_of_tests()]
+    gone = [
+        (page, name)
+        for page, name in named
+        if not (repository / name).is_file() and not any(file.match(name) for file in files)
+    ]
+    assert {name for _, name in gone} == REMOVED, gone
+
+
+def test_every_class_that_a_page_names_exists_and_has_the_member_named_with_it(repository: Path) -> None:
+    named = {
+        (page.name, found[1], found[2])
+        for page in hand_written(repository)
+        for span in spans(page)
+        if (found := re.match(r"([A-Z]\w*[a-z]\w*)(?:\.(\w+))?(?:\(|$)", span))
+    }
+    assert ("perturbation.md", "Forward", "features") in named
+    classes = members()
+    assert not {
+        one
+        for one in named
+        if one[1] not in FOREIGN and (one[1] not in classes or (one[2] and one[2] not in classes[one[1]]))
+    }
 
 
 def test_lines_stay_short_except_where_a_table_row_cannot_be_broken(repository: Path) -> None:

@@ -1,4 +1,4 @@
-"""The examples on the pages about testing and about schemes are what the code does."""
+"""The examples on the pages about testing, schemes, attacks and engines are what the code does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from tests.examples import ballot
+from tests.examples import ballot, own_attack
 from veilsum.protocol.machines.scheme import Scheme
+from veilsum.simulations.attacks.attack import Attack
 from veilsum.simulations.testing import RoundsUnderFaults
 
 
@@ -26,6 +27,13 @@ def test_every_example_about_testing_runs(repository: Path) -> None:
     names["test_the_sum_is_right_or_absent"]()
     assert issubclass(names["TestMasked"], unittest.TestCase)
     assert names["first"].members == ("p0", "p2", "p3", "p4")
+
+
+def test_the_example_of_an_engine_runs(repository: Path) -> None:
+    example = examples(repository / "specs/learning.md")[-1]
+    names: dict[str, Any] = {}
+    exec(compile(example, "<specs/learning.md>", "exec"), names)
+    assert hasattr(names["Threads"], "submit")
 
 
 def test_the_invariants_on_the_page_are_those_that_are_checked(repository: Path) -> None:
@@ -45,6 +53,18 @@ def test_the_excerpts_about_schemes_are_parts_of_the_example(repository: Path) -
         for line in example.splitlines():
             shown = line.split(" ...")[0].rstrip().removesuffix(",")
             assert shown in source, line
+
+
+def test_the_example_of_an_attack_is_a_part_of_the_example_file(repository: Path) -> None:
+    (example,) = examples(repository / "specs/attacks.md")
+    assert example in inspect.getsource(own_attack)
+
+
+def test_every_field_of_an_attack_is_explained(repository: Path) -> None:
+    page = (repository / "specs/attacks.md").read_text(encoding="utf-8")
+    fields = {name for name in Attack.__annotations__ if not name.startswith("_")}
+    assert {"name", "by", "needs_gradient"} <= fields
+    assert not {name for name in fields if f"`{name}`" not in page}
 
 
 def test_every_attribute_of_a_scheme_is_explained(repository: Path) -> None:
