@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.parameters import Parameters, Timing
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.attempt import ApplyMean
 from veilsum.protocol.machines.events import Event
 from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.scheme import Scheme
@@ -36,6 +37,47 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True)
+class MachineRules:
+    """What the machines of a federation agree on, whatever is trained in it."""
+
+    scheme: Scheme
+    parameters: Parameters
+    timing: Timing
+    rounds: int
+    roster: Roster = field(repr=False)
+
+    def holds_model(self, name: PartyId) -> bool:
+        """Whether this party brings the model along from round to round, or is given it in each."""
+        return self.scheme.server_holds_model == (name == SERVER)
+
+    def machine(
+        self,
+        identity: Identity,
+        state: PersistentState,
+        random: RandomBytes,
+        apply: ApplyMean,
+        equipment: object | None = None,
+    ) -> ServerMachine | ParticipantMachine:
+        """A machine that starts from what the party has on disk; `equipment` is what its scheme asks of the role."""
+        common: dict[str, Any] = {
+            "identity": identity,
+            "roster": self.roster,
+            "parameters": self.parameters,
+            "scheme": self.scheme,
+            "timing": self.timing,
+            "random": random,
+            "model": state.model if self.holds_model(identity.name) else None,
+            "apply": apply,
+            "rounds_done": state.rounds_done,
+            "record": state.record,
+            "equipment": equipment,
+        }
+        if identity.name == SERVER:
+            return ServerMachine(**common, rounds=self.rounds, first_attempt=state.attempt)
+        return ParticipantMachine(**common)
+
+
+@dataclass(frozen=True)
 class Rules:
     """What all machines of a federation have in common."""
 
@@ -52,9 +94,10 @@ class Rules:
             config, config.find_scheme(), config.parameters(dimension), config.training_options(), roster
         )
 
-    def holds_model(self, name: PartyId) -> bool:
-        """Whether this party brings the model along from round to round, or is given it in each."""
-        return self.scheme.server_holds_model == (name == SERVER)
+    @property
+    def machines(self) -> MachineRules:
+        config = self.config
+        return MachineRules(self.scheme, self.parameters, config.timing, config.rounds, self.roster)
 
     def machine(
         self,
@@ -64,37 +107,8 @@ class Rules:
         equipment: object | None = None,
         optimizer: StepOptimizer | None = None,
     ) -> ServerMachine | ParticipantMachine:
-        """A machine that starts from what the party has on disk.
-
-        `equipment` is what its scheme asks of the role; `optimizer` for a server that steps with one.
-        """
-        model = state.model if self.holds_model(identity.name) else None
+        """A machine that starts from what the party has on disk; `optimizer` for a server that steps with one."""
+        step = ServerStep(self.training)
         if identity.name == SERVER:
-            return ServerMachine(
-                identity=identity,
-                roster=self.roster,
-                parameters=self.parameters,
-                scheme=self.scheme,
-                timing=self.config.timing,
-                random=random,
-                rounds=self.config.rounds,
-                model=model,
-                apply=ServerStep(self.training, optimizer, state.memory).apply,
-                rounds_done=state.rounds_done,
-                first_attempt=state.attempt,
-                record=state.record,
-                equipment=equipment,
-            )
-        return ParticipantMachine(
-            identity=identity,
-            roster=self.roster,
-            parameters=self.parameters,
-            scheme=self.scheme,
-            timing=self.config.timing,
-            random=random,
-            model=model,
-            apply=ServerStep(self.training).apply,
-            rounds_done=state.rounds_done,
-            record=state.record,
-            equipment=equipment,
-        )
+            step = ServerStep(self.training, optimizer, state.memory)
+        return self.machines.machine(identity, state, random, step.apply, equipment)

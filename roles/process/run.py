@@ -115,7 +115,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     persistent = saved.state if saved is not None else PersistentState(0, None)
     first = persistent.model if persistent.model is not None else find_first_model(context, learner)
     rules = Rules.of(context.loaded.config, context.loaded.roster, len(first))
-    if rules.holds_model(context.name):
+    if rules.machines.holds_model(context.name):
         persistent.model = first
     persistent.life = state.next_life
     seen = saved.seen if saved is not None else {}

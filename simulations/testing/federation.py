@@ -28,9 +28,10 @@ from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.registry import find_scheme
-from veilsum.roles.learning.contract import apply_update
+from veilsum.roles.learning.contract import PAYLOADS, apply_update
 from veilsum.roles.learning.equipment import equip
 from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.machines import MachineRules
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.run.federation import simulated_identities
 from veilsum.simulations.testing.perturbation import (
@@ -86,22 +87,8 @@ class TableFederation:
         self, name: PartyId, state: PersistentState, random: RandomBytes
     ) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
-        common: dict[str, Any] = {
-            "identity": self.identities[name],
-            "roster": self.roster,
-            "parameters": self.parameters,
-            "scheme": self.scheme,
-            "timing": self.timing,
-            "random": random,
-            "apply": self.apply,
-            "rounds_done": state.rounds_done,
-            "record": state.record,
-            "equipment": self.equipment_of(name),
-            "model": state.model if state.model is not None else self.initial_model,
-        }
-        if name == SERVER:
-            return ServerMachine(**common, rounds=self.rounds, first_attempt=state.attempt)
-        return ParticipantMachine(**common)
+        rules = MachineRules(self.scheme, self.parameters, self.timing, self.rounds, self.roster)
+        return rules.machine(self.identities[name], state, random, self.apply, self.equipment_of(name))
 
     @property
     def participants(self) -> tuple[PartyId, ...]:
@@ -112,7 +99,10 @@ class TableFederation:
         return np.zeros(self.parameters.dimension, dtype=np.float32)
 
     def apply(self, model: Model, mean: NDArray[np.float64] | None, round_number: int) -> Model:
-        return model if mean is None else apply_update(model, mean, "model", learning_rate=1.0)
+        if mean is None:
+            return model
+        payload = next(word for word in PAYLOADS if word == self.parameters.payload)
+        return apply_update(model, mean, payload, learning_rate=1.0)
 
 
 def found_federation(

@@ -95,7 +95,7 @@ class Table:
         self._numbers = 0
         self._crash_points: dict[PartyId, type[Message]] = {}
         names = (SERVER, *federation.participants)
-        self.disks = {name: PersistentState(0, None) for name in names}
+        self.disks = {name: PersistentState(0, federation.initial_model) for name in names}
         self._random = {name: federation.entropy.for_party(name) for name in names}
         self._pumps: dict[PartyId, Pump] = {}
         self.machines: dict[PartyId, ServerMachine | ParticipantMachine] = {}
@@ -246,12 +246,15 @@ class Table:
         self.jobs.remove(job)
         self._take(job.party, partial(job.request.failed, error))
 
-    def run(self) -> None:
-        """Deliver everything in order and let time pass, until every party that is present has ended its run."""
+    def run(self) -> Table:
+        """Deliver everything in order and let time pass, until every party that is present has ended its run.
+
+        Returns the table.
+        """
         for _ in range(STEP_LIMIT):
             self.deliver_all()
             if self.finished:
-                return
+                return self
             if not self.advance():
                 break
         waiting = [f"{name} is {self.machines[name].phase.value}" for name in self.present]
