@@ -218,8 +218,6 @@ def _require_fitting_defence(config: FederationValues) -> None:
     from veilsum.roles.learning.defences.parse import parse_defence
 
     problems = list(parse_defence(config.defence).problems(config))
-    if config.perturbs and config.defence and not problems:
-        problems.append(f"defence: parties of {config.scheme} cannot see true gradients: leave it out")
     if problems:
         raise ParameterError(problems)
 

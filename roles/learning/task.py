@@ -11,7 +11,7 @@ among the parties (with the split `own`: the party's own data); `test` is what e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -144,9 +144,6 @@ class Task(Protocol):
 
     def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Measures of the whole test set, the headline first. The test loss is added to them."""
-
-
-TaskFunction: TypeAlias = Callable[[TaskOptions], Task]
 
 
 def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:

@@ -26,7 +26,6 @@ Images = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
 
 STRICT_SSIM = 0.9
-STRICT_RMSE = 0.3
 _SSIM_SIGMA = 1.5
 _SSIM_WINDOW, _SSIM_SMALL_WINDOW, _SMALL_SIDE = 11, 5, 11
 _SSIM_C1, _SSIM_C2 = 0.01**2, 0.03**2

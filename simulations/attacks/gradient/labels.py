@@ -12,7 +12,6 @@ import torch
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Victim
 
 HEAD_BIAS = "head.bias"
-HEAD_WEIGHT = "head.weight"
 _PROBES = 64
 
 

@@ -19,7 +19,6 @@ from veilsum.roles.views.view import PublicFacts
 from veilsum.simulations.attacks.membership.membership import Exposed, Scores, Suspects
 from veilsum.simulations.attacks.metrics import Reals, best_threshold
 
-SHADOWS = 4
 _EPOCHS = 40
 
 
