@@ -16,6 +16,7 @@ from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError
 
+_PRIVATE = 0o600
 _OTHERS = 0o077
 _LARGEST_FILE = 65_536
 
@@ -33,7 +34,7 @@ class PrivateFileError(LocalProtocolError):
 def create_private_file(path: Path, content: bytes) -> None:
     """Write a new file with mode 0600 in a folder with mode 0700; refuse if the name is taken."""
     make_private_folder(path.parent)
-    temporary = _write_temporary(path, content)
+    temporary = _write_temporary(path, content, _PRIVATE)
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -50,7 +51,12 @@ def replace_private_file(path: Path, content: bytes, *, in_closed_folder: bool =
     """
     if in_closed_folder:
         make_private_folder(path.parent)
-    temporary = _write_temporary(path, content)
+    replace_file(path, content, _PRIVATE)
+
+
+def replace_file(path: Path, content: bytes, mode: int) -> None:
+    """Write a file in place of any earlier one: it appears whole, with this mode, or not at all."""
+    temporary = _write_temporary(path, content, mode)
     try:
         temporary.replace(path)
     except OSError:
@@ -94,12 +100,12 @@ def already_exists(path: Path) -> PrivateFileError:
     )
 
 
-def _write_temporary(path: Path, content: bytes) -> Path:
+def _write_temporary(path: Path, content: bytes, mode: int) -> Path:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
+            os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
             os.fsync(descriptor)

@@ -20,6 +20,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
@@ -69,6 +70,23 @@ def run_jobs(jobs: Sequence[AuditJob], workers: int, meter: Meter) -> Generator[
             for item in job.items(Steps(_noting(meter, place))):
                 yield place, item
             meter.note(place, 1.0)
+
+
+def collect(
+    jobs: Sequence[AuditJob], workers: int, progress: Progress | None
+) -> tuple[list[list[Any]], bool]:
+    """What each job gave, in the order of the jobs, and whether someone interrupted: then what was done until then."""
+    found: list[list[Any]] = [[] for _ in jobs]
+    meter = meter_of(jobs, progress)
+    interrupted = False
+    try:
+        with closing(run_jobs(jobs, workers, meter)) as results:
+            for place, item in results:
+                found[place].append(item)
+    except KeyboardInterrupt:
+        interrupted = True
+    meter.close()
+    return found, interrupted
 
 
 def _noting(meter: Meter, place: int) -> Callable[[float, str], None]:

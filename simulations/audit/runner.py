@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from veilsum.roles.cli.progress import Progress
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.pool import AuditJob, meter_of, run_jobs
+from veilsum.simulations.audit.pool import AuditJob, collect
 from veilsum.simulations.audit.report.verdicts import verdicts, warnings
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row
@@ -87,16 +86,9 @@ def run_requests(
         require_fit(request)
     asked = share_references(requests) if shared else requests
     jobs: list[AuditJob] = [*map(RequestJob, asked), *also]
-    found: list[list[Any]] = [[] for _ in jobs]
-    meter = meter_of(jobs, Progress("audit", 100) if progress else None)
-    outcome = Outcome()
-    try:
-        with closing(run_jobs(jobs, workers, meter)) as results:
-            for place, item in results:
-                found[place].append(item)
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-    meter.close()
-    outcome.rows = [row for rows in found[: len(asked)] for row in rows]
-    outcome.others = [item for items in found[len(asked) :] for item in items]
-    return outcome
+    found, interrupted = collect(jobs, workers, Progress("audit", 100) if progress else None)
+    return Outcome(
+        rows=[row for rows in found[: len(asked)] for row in rows],
+        interrupted=interrupted,
+        others=[item for items in found[len(asked) :] for item in items],
+    )

@@ -9,16 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from veilsum.roles.learning.datasets import files
 from veilsum.roles.learning.datasets.common import refuse_argument
-from veilsum.roles.learning.datasets.files import (
-    find_file,
-    missing,
-    open_maybe_gzip,
-    read_npz,
-    require_folder,
-    require_images,
-    require_labels,
-)
 from veilsum.roles.learning.datasets.images import channels_first, image_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.errors import TaskError
@@ -38,8 +30,8 @@ _SUBFOLDER = "cifar-10-batches-bin"
 
 def cifar10(options: TaskOptions) -> SupervisedTask:
     refuse_argument("cifar10", options)
-    folder = require_folder("cifar10", options, ACCEPTED)
-    train_npz, test_npz = (find_file(folder, [f"cifar10_{part}*.npz"]) for part in ("train", "test"))
+    folder = files.require_folder("cifar10", options, ACCEPTED)
+    train_npz, test_npz = (files.find_file(folder, [f"cifar10_{part}*.npz"]) for part in ("train", "test"))
     if train_npz and test_npz:
         train, test = _from_npz(train_npz), _from_npz(test_npz)
     else:
@@ -48,9 +40,9 @@ def cifar10(options: TaskOptions) -> SupervisedTask:
 
 
 def _from_npz(path: Path) -> Samples:
-    images, labels = read_npz(path, ["x", "y"])
-    pixels = channels_first(require_images(path, images, (32, 32, 3)))
-    return Samples(pixels, require_labels(path, labels, len(pixels), CLASSES))
+    images, labels = files.read_npz(path, ["x", "y"])
+    pixels = channels_first(files.require_images(path, images, (32, 32, 3)))
+    return Samples(pixels, files.require_labels(path, labels, len(pixels), CLASSES))
 
 
 def _from_binary(folder: Path, names: tuple[str, ...]) -> Samples:
@@ -61,22 +53,22 @@ def _from_binary(folder: Path, names: tuple[str, ...]) -> Samples:
 
 def read_records(path: Path) -> Samples:
     """Records of one label byte and 3,072 pixels: all red, then all green, then all blue."""
-    with open_maybe_gzip(path) as handle:
+    with files.open_maybe_gzip(path) as handle:
         body = np.frombuffer(handle.read(), dtype=np.uint8)
     if not body.size or body.size % _RECORD:
         raise TaskError(f"{path} is not made of records of {_RECORD} bytes: is it the binary version?")
     records = body.reshape(-1, _RECORD)
     pixels = records[:, 1:].reshape(-1, *_IMAGE)
-    return Samples(pixels, require_labels(path, records[:, 0], len(records), CLASSES))
+    return Samples(pixels, files.require_labels(path, records[:, 0], len(records), CLASSES))
 
 
 def _require_binary(folder: Path, name: str) -> Path:
-    path = find_file(folder, [name, f"{_SUBFOLDER}/{name}"])
+    path = files.find_file(folder, [name, f"{_SUBFOLDER}/{name}"])
     if path is not None:
         return path
-    if pickled := find_file(folder, ["data_batch_*[0-9]", "cifar-10-batches-py/data_batch_*[0-9]"]):
+    if pickled := files.find_file(folder, ["data_batch_*[0-9]", "cifar-10-batches-py/data_batch_*[0-9]"]):
         raise TaskError(
             f"task cifar10: {pickled} is of the Python version, which is pickled and therefore never read; "
             f"put there {ACCEPTED}"
         )
-    raise missing("cifar10", folder, [name, "cifar10_train*.npz with cifar10_test*.npz"], ACCEPTED)
+    raise files.missing("cifar10", folder, [name, "cifar10_train*.npz with cifar10_test*.npz"], ACCEPTED)

@@ -7,16 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from veilsum.roles.learning.datasets import files
 from veilsum.roles.learning.datasets.common import refuse_argument
-from veilsum.roles.learning.datasets.files import (
-    find_file,
-    missing,
-    open_maybe_gzip,
-    read_npz,
-    require_folder,
-    require_images,
-    require_labels,
-)
 from veilsum.roles.learning.datasets.images import image_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.errors import TaskError
@@ -34,9 +26,9 @@ _UINT8 = 8
 
 def mnist(options: TaskOptions) -> SupervisedTask:
     refuse_argument("mnist", options)
-    folder = require_folder("mnist", options, ACCEPTED)
-    if path := find_file(folder, ["mnist.npz"]):
-        x_train, y_train, x_test, y_test = read_npz(path, ["x_train", "y_train", "x_test", "y_test"])
+    folder = files.require_folder("mnist", options, ACCEPTED)
+    if path := files.find_file(folder, ["mnist.npz"]):
+        x_train, y_train, x_test, y_test = files.read_npz(path, ["x_train", "y_train", "x_test", "y_test"])
         train, test = _samples(path, x_train, y_train), _samples(path, x_test, y_test)
     else:
         train, test = _from_idx(folder, "train"), _from_idx(folder, "t10k")
@@ -51,15 +43,15 @@ def _from_idx(folder: Path, part: str) -> Samples:
 
 def _require_idx(folder: Path, stem: str, ending: str) -> Path:
     names = [f"{stem}-{ending}", f"{stem}-{ending}.gz", f"{stem}.{ending}", f"{stem}.{ending}.gz"]
-    path = find_file(folder, names)
+    path = files.find_file(folder, names)
     if path is None:
-        raise missing("mnist", folder, ["mnist.npz", *names[:2]], ACCEPTED)
+        raise files.missing("mnist", folder, ["mnist.npz", *names[:2]], ACCEPTED)
     return path
 
 
 def read_idx(path: Path, dimensions: int) -> Array:
     """An idx file of bytes: two zeros, type, number of dimensions, their sizes, then exactly the data."""
-    with open_maybe_gzip(path) as handle:
+    with files.open_maybe_gzip(path) as handle:
         header = handle.read(4 + 4 * dimensions)
         if len(header) < 4 + 4 * dimensions or header[:4] != bytes([0, 0, _UINT8, dimensions]):
             raise TaskError(f"{path} is not an idx file of bytes with {dimensions} dimensions")
@@ -71,5 +63,5 @@ def read_idx(path: Path, dimensions: int) -> Array:
 
 
 def _samples(path: Path, images: Array, labels: Array) -> Samples:
-    pixels = require_images(path, images, (_SIDE, _SIDE))
-    return Samples(pixels[:, None], require_labels(path, labels, len(pixels), CLASSES))
+    pixels = files.require_images(path, images, (_SIDE, _SIDE))
+    return Samples(pixels[:, None], files.require_labels(path, labels, len(pixels), CLASSES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from veilsum.roles.cli.progress import Progress
 from veilsum.roles.learning.defences.parse import parse_defence, split_settings
 from veilsum.roles.learning.defences.registry import built_in_defences
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.pool import AuditJob, meter_of, run_jobs
+from veilsum.simulations.audit.pool import AuditJob, collect
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row, number
 from veilsum.simulations.audit.scales import Scale
@@ -112,16 +111,8 @@ def measure(
             defended = replace(request, defence=text)
             require_fit(defended)
             jobs.append(PointJob(defended, name, value))
-    meter = meter_of(jobs, Progress("ppc", 100) if progress else None)
-    outcome = PpcOutcome()
-    found: list[list[Any]] = [[] for _ in jobs]
-    try:
-        with closing(run_jobs(jobs, workers, meter)) as results:
-            for place, item in results:
-                found[place].append(item)
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-    meter.close()
+    found, interrupted = collect(jobs, workers, Progress("ppc", 100) if progress else None)
+    outcome = PpcOutcome(interrupted=interrupted)
     for item in (item for items in found for item in items):
         outcome.add(item)
     return outcome
