@@ -43,12 +43,12 @@ def make_learner(
     *,
     defence: str = "",
     entropy: RandomBytes | None = None,
-    noise: TracedTask | None = None,
+    traced: TracedTask | None = None,
 ) -> Learner:
     """Party `party_index` of `parties`, counted from 0, with its part of the task's training set.
 
     With a `defence` the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
-    operating system's in a role process, never anything that follows from `seed`. With `noise` the learner is
+    operating system's in a role process, never anything that follows from `seed`. With `traced` the learner is
     a `ClientPerturbation` too, and works on a perturbed model.
     """
     parsed = parse_split(split)
@@ -60,10 +60,10 @@ def make_learner(
     from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
     parts = LearnerParts(task, party_index, parties, parsed, options, seed)
-    if noise is not None:
+    if traced is not None:
         from veilsum.roles.learning.perturbation.client import PerturbedLearner
 
-        return PerturbedLearner(parts, noise)
+        return PerturbedLearner(parts, traced)
     if not defences:
         return TorchLearner(*parts)
     if entropy is None:

@@ -119,7 +119,7 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
         config.seed,
         defence=config.defence,
         entropy=require_real_entropy(system_entropy),
-        noise=TaskEquipment(config, lambda: task).traced,
+        traced=TaskEquipment(config, lambda: task).traced,
     )
     if not config.defence:
         return learner

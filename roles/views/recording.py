@@ -4,8 +4,8 @@ Never in the way of the protocol. The file is written by a thread of its own, fr
 was known when it was asked for; requests that come while it writes fold into one. What cannot be written is told in
 the log, and the run goes on: the last file that was complete stays.
 
-The file is the party's own secret: data, updates, seeds and noise keys are in it. Times are those of the machine's
-clock, so that views of several machines can be put in order.
+The file is the party's own secret: data, updates, seeds and perturbation keys are in it. Times are those of the
+machine's clock, so that views of several machines can be put in order.
 """
 
 from __future__ import annotations
@@ -101,32 +101,32 @@ class ViewRecording(ViewRecorder):
 
 
 def begin_recording(
-    place: RoleContext, rules: Rules, learner: Learner | None, first: Model | None, log: RoleLog
+    context: RoleContext, rules: Rules, learner: Learner | None, first: Model | None, log: RoleLog
 ) -> ViewRecording | None:
     """The recording that the command line asks for, if it does; `first` is the model of round 0 where it is at hand."""
-    path = place.options.record_view
+    path = context.options.record_view
     if path is None:
         return None
     inner = learner.inner if isinstance(learner, KeepingLearner) else learner
     if inner is None:
-        task = ask_for_task(place)
+        task = ask_for_task(context)
         shape, outputs = task.input_shape, task.outputs
-        first = task.model if first is None and place.options.init is None else first
+        first = task.model if first is None and context.options.init is None else first
     else:
         shape, outputs = shapes_of(inner)
     facts = PublicFacts(rules.config.agreed(), rules.parameters.dimension, shape, outputs)
-    earlier = earlier_view(path, place.name, facts, resume=place.options.resume)
+    earlier = earlier_view(path, context.name, facts, resume=context.options.resume)
     if earlier is not None:
         first = earlier.initial_model
     elif first is None:
-        first = find_first_model(place, learner)
+        first = find_first_model(context, learner)
     recording = ViewRecording(
-        party=place.name,
+        party=context.name,
         facts=facts,
         initial_model=first,
         path=path,
         log=log,
-        data={place.name: inner.data} if isinstance(inner, HoldsSamples) else {},
+        data={context.name: inner.data} if isinstance(inner, HoldsSamples) else {},
         earlier=earlier,
     )
     recording.begin()

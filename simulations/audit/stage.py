@@ -109,7 +109,7 @@ def play(
             config.seed,
             defence=config.defence,
             entropy=federation.entropy.for_party(f"audit/{draw}/{name}"),
-            noise=federation.equipping.traced,
+            traced=federation.equipping.traced,
         )
         for index, name in enumerate(names)
     }

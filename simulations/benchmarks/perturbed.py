@@ -68,16 +68,16 @@ def run(
     batch: int = 32,
     loss: Loss = "mse",
     groups: int = 1,
-    noise: Mode = "scale+offset",
+    kind: Mode = "scale+offset",
     *,
     input_shape: tuple[int, ...] | None = None,
     turns: int = 30,
 ) -> dict[str, Any]:
-    """Ratios of protected over plain, phases in CPU seconds, and upload sizes, for one model and kind of noise."""
+    """Ratios of protected over plain, phases in CPU seconds, and upload sizes, for one model, perturbed in one way."""
     if input_shape is None:
         input_shape = (1, 28, 28) if model_name.startswith("mlp") else (3, 32, 32)
     bench = _Bench(
-        build_model(model_name, input_shape, OUTPUTS, seed=1), input_shape, batch, loss, groups, noise
+        build_model(model_name, input_shape, OUTPUTS, seed=1), input_shape, batch, loss, groups, kind
     )
     with _one_thread():
         seconds = _Turns.taken(bench.jobs(), turns)
@@ -87,7 +87,7 @@ def run(
         "batch": batch,
         "loss": loss,
         "groups": groups,
-        "noise": noise,
+        "noise": kind,
         "parameters": bench.plan.size,
         "client_over_plain": seconds.ratio((CLIENT,), PLAIN_CLIENT),
         "client_over_plain_same_layout": seconds.ratio((CLIENT,), same_layout),
@@ -172,14 +172,14 @@ class _Bench:
     """One model, one batch, one key, and everything that takes a turn on them."""
 
     def __init__(
-        self, model: nn.Module, shape: tuple[int, ...], batch: int, loss: Loss, groups: int, noise: Mode
+        self, model: nn.Module, shape: tuple[int, ...], batch: int, loss: Loss, groups: int, kind: Mode
     ) -> None:
         generator = torch.Generator().manual_seed(1)
         self.inputs = torch.randn(batch, *shape, generator=generator)
         self.labels = torch.randint(OUTPUTS, (batch,), generator=generator)
         self.model, self.loss = model, loss
         self.plan = trace(model, self.inputs[:1])
-        self.settings = PerturbationSettings(mode=noise, loss=loss, groups=groups)
+        self.settings = PerturbationSettings(mode=kind, loss=loss, groups=groups)
         self.key = new_key(self.plan, self.settings, os.urandom)
         self.other_layout = self.plan.channels_last and self.settings.has_offset
         self.perturbed = copy.deepcopy(model)
@@ -199,9 +199,9 @@ class _Bench:
         self.uploads = [terms.copy() for _ in range(CLIENTS)]
         self.payloads = [np.resize(terms, len(self.true)) for _ in range(CLIENTS)]
         self.uploaded = terms.size
-        noise = TracedTask(self.plan, self.settings)
-        self.server = TaskServerPerturbation(noise, TRAINING)
-        self.perturbation = TaskPerturbation(self.key, self.true, noise, 0, TRAINING.learning_rate_at(0))
+        traced = TracedTask(self.plan, self.settings)
+        self.server = TaskServerPerturbation(traced, TRAINING)
+        self.perturbation = TaskPerturbation(self.key, self.true, traced, 0, TRAINING.learning_rate_at(0))
         self.condition = self.perturbation.recover(self.mean(self.uploads)).condition
 
     def jobs(self) -> dict[str, Callable[[], object]]:

@@ -65,7 +65,7 @@ class Federation:
                 config.seed,
                 defence=config.defence,
                 entropy=entropy.for_party(f"defence/{name}"),
-                noise=equipping.traced,
+                traced=equipping.traced,
             )
             for index, name in enumerate(names)
         }
@@ -121,7 +121,7 @@ class Federation:
         equipment = self.equipment[name]
         return self.rules.machine(self.identities[name], state, random, equipment, self.optimizer)
 
-    def stepping(self) -> ServerStep:
+    def server_step(self) -> ServerStep:
         """What makes the next model from a mean, as a server that has done no round yet."""
         return ServerStep(self.training, self.optimizer)
 

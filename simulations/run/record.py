@@ -82,7 +82,7 @@ class Recorder(RunObserver):
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}
         self.monitor = InvariantMonitor()
-        self._stepping = self.federation.stepping()
+        self._server_step = self.federation.server_step()
         self._counted = (0, 0)
 
     def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
@@ -164,7 +164,7 @@ class Recorder(RunObserver):
         if event.total is None:
             before = self.model if self.model is not None else self.federation.initial_model
             assert event.model is not None
-            expected = self._stepping.apply(before, float_mean(updates, slice(None)), event.round)
+            expected = self._server_step.apply(before, float_mean(updates, slice(None)), event.round)
             return float(np.abs(event.model - expected).max()), None
         encoding = self.federation.parameters.encoding
         total = encoding.ring.zeros(len(event.total))

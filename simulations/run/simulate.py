@@ -311,4 +311,4 @@ def _model_of(role: str, result: SimulationResult, scheme: Scheme) -> Model | No
     except Rejection:
         # The words do not decode, since they are uniform: read them as a sum all the same.
         mean = encoding.ring.signed(aggregate.vector)[:-EXTRA_COORDINATES] / (encoding.scale * members)
-    return federation.stepping().apply(federation.initial_model, mean, len(result.rounds) - 1)
+    return federation.server_step().apply(federation.initial_model, mean, len(result.rounds) - 1)

@@ -49,11 +49,11 @@ def train_alone(
     learner: Learner, rounds: int, options: TrainingOptions, optimizer: StepOptimizer | None = None
 ) -> Trained:
     """The rounds of a federation with one member: its payload is the mean."""
-    stepping = ServerStep(options, optimizer)
+    server_step = ServerStep(options, optimizer)
     model = learner.initial_model()
     for round_ in range(rounds):
         update = learner.train(model, round_)
-        model = stepping.apply(model, update.payload.astype(np.float64), round_)
+        model = server_step.apply(model, update.payload.astype(np.float64), round_)
     return Trained(model, learner.evaluate(model))
 
 

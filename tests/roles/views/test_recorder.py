@@ -321,7 +321,7 @@ def test_without_the_flag_nothing_is_recorded(tmp_path: Path) -> None:
     assert begin_recording(context, rules, None, None, log) is None
 
 
-def test_noise_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
+def test_perturbation_keys_that_a_server_draws_are_in_its_file(tmp_path: Path) -> None:
     class Drawing:
         on_secrets: Callable[[PerturbationSecrets], None] = staticmethod(lambda _: None)
 

@@ -111,9 +111,9 @@ def test_an_offset_too_large_for_the_network_is_lowered_and_the_round_repeated()
     assert result.failed is None
     reasons = {failure.reason for name, failure in result.recorder.failures if name == SERVER}
     assert reasons == {AbortReason.PRECISION_LOST}
-    noise = result.federation.equipment[SERVER]
-    assert isinstance(noise, TaskServerPerturbation)
-    assert noise.settings.gamma < 20.0
+    equipment = result.federation.equipment[SERVER]
+    assert isinstance(equipment, TaskServerPerturbation)
+    assert equipment.settings.gamma < 20.0
 
 
 def test_the_published_exchange_overflows_by_name_and_the_model_stays_as_it_was() -> None:
@@ -141,9 +141,9 @@ def test_clients_that_withdraw_because_of_the_perturbation_get_less_of_it_in_the
     result = simulate(config("bilateral", rounds=2, parties=party_names(5), **changes))
     assert result.failed is None
     assert result.rounds[0].attempt >= 1
-    noise = result.federation.equipment[SERVER]
-    assert isinstance(noise, TaskServerPerturbation)
-    assert noise.settings.gamma < changes["gamma"]
+    equipment = result.federation.equipment[SERVER]
+    assert isinstance(equipment, TaskServerPerturbation)
+    assert equipment.settings.gamma < changes["gamma"]
 
 
 def sigmoid_task(options: TaskOptions) -> object:

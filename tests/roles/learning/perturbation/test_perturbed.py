@@ -1,4 +1,4 @@
-"""A party's work on a perturbed model with torch, the server's noise, and models that predict without true weights."""
+"""A party's work on a perturbed model with torch, the server's part, and models that predict without true weights."""
 
 from __future__ import annotations
 
@@ -56,26 +56,26 @@ def digits(network: Callable[[], nn.Module] | None = None, samples: int | None =
     return task
 
 
-def noise_for(task: SupervisedTask, **settings: Any) -> TracedTask:
+def traced_for(task: SupervisedTask, **settings: Any) -> TracedTask:
     return trace_task(FederationConfig(scheme="perturbed", **settings), task)
 
 
-def client(task: SupervisedTask, noise: TracedTask, index: int = 0, parties: int = 1) -> PerturbedLearner:
-    learner = make_learner(task, index, parties, "iid", GRADIENT, 0, noise=noise)
+def client(task: SupervisedTask, traced: TracedTask, index: int = 0, parties: int = 1) -> PerturbedLearner:
+    learner = make_learner(task, index, parties, "iid", GRADIENT, 0, traced=traced)
     assert isinstance(learner, PerturbedLearner)
     return learner
 
 
-def recovered_mean(task: SupervisedTask, noise: TracedTask, parties: int) -> np.ndarray:
+def recovered_mean(task: SupervisedTask, traced: TracedTask, parties: int) -> np.ndarray:
     """One round without messages: the mean payload that the server recovers from all parties."""
-    server = TaskServerPerturbation(noise, GRADIENT)
-    clients = [client(task, noise, index, parties) for index in range(parties)]
+    server = TaskServerPerturbation(traced, GRADIENT)
+    clients = [client(task, traced, index, parties) for index in range(parties)]
     perturbation = server.perturb(clients[0].initial_model(), 0, RANDOM)
-    total, samples = np.zeros(sum(noise.terms.values())), 0
+    total, samples = np.zeros(sum(traced.terms.values())), 0
     for one in clients:
         one.require_public(perturbation.public)
         asked, answer = None, None
-        if noise.asks:
+        if traced.asks:
             asked = one.ask(perturbation.model, perturbation.public, 0, RANDOM)
             perturbation.require_question(asked.question)
             answer = perturbation.answer(asked.question, RANDOM)
@@ -103,8 +103,8 @@ def test_the_server_recovers_the_mean_gradient_also_of_batches_worked_on_in_chun
 ) -> None:
     monkeypatch.setattr(loop, "CHUNK", chunk)
     task = replace(digits(samples=300), objective=loss)
-    noise = noise_for(task, groups=3)
-    assert relative(recovered_mean(task, noise, 2), plain_mean(task, 2)) < 1e-5
+    traced = traced_for(task, groups=3)
+    assert relative(recovered_mean(task, traced, 2), plain_mean(task, 2)) < 1e-5
 
 
 def forgetful() -> nn.Module:
@@ -118,12 +118,12 @@ def test_activations_wait_for_the_answer_only_of_one_chunk_and_the_repeated_pass
     """A whole data set would not fit in memory; plain training in the same chunks shows that nothing else changes."""
     monkeypatch.setattr(loop, "CHUNK", chunk)
     task = replace(digits(forgetful, samples=120), objective="ce")
-    noise = noise_for(task)
-    party = client(task, noise)
-    perturbation = TaskServerPerturbation(noise, GRADIENT).perturb(party.initial_model(), 0, RANDOM)
+    traced = traced_for(task)
+    party = client(task, traced)
+    perturbation = TaskServerPerturbation(traced, GRADIENT).perturb(party.initial_model(), 0, RANDOM)
     asked = party.ask(perturbation.model, perturbation.public, 0, RANDOM)
     assert all((piece.forward is not None) is kept for piece in asked.kept)
-    assert relative(recovered_mean(task, noise, 2), plain_mean(task, 2)) < 1e-5
+    assert relative(recovered_mean(task, traced, 2), plain_mean(task, 2)) < 1e-5
 
 
 def test_what_carries_the_offset_is_not_said_to_be_sent_in_clear() -> None:
@@ -133,7 +133,8 @@ def test_what_carries_the_offset_is_not_said_to_be_sent_in_clear() -> None:
         objective="ce",
     )
     last = [
-        list(noise_for(task, barrier="unit", noise=kind).warnings())[-1] for kind in ("scale+offset", "scale")
+        list(traced_for(task, barrier="unit", noise=kind).warnings())[-1]
+        for kind in ("scale+offset", "scale")
     ]
     assert ["3.weight" in text for text in last] == [False, True]
 
@@ -141,17 +142,17 @@ def test_what_carries_the_offset_is_not_said_to_be_sent_in_clear() -> None:
 def test_one_output_is_recovered_with_the_squared_error_and_refused_with_cross_entropy() -> None:
     task = load_task("synthetic-regression", TaskOptions())
     assert isinstance(task, SupervisedTask)
-    assert relative(recovered_mean(task, noise_for(task), 2), plain_mean(task, 2)) < 1e-5
+    assert relative(recovered_mean(task, traced_for(task), 2), plain_mean(task, 2)) < 1e-5
     binary = digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 1)))
     with refusal(ParameterError, "entropy", "two", "outputs", "mse"):
-        noise_for(replace(binary, objective="ce"))
+        traced_for(replace(binary, objective="ce"))
 
 
 def test_running_statistics_come_back_pooled_over_clients_beside_the_exact_gradient() -> None:
     task = digits(batchnorm_network, samples=240)
-    noise = noise_for(task)
-    found, plain = recovered_mean(task, noise, 2), plain_mean(task, 2)
-    size = noise.plan.size
+    traced = traced_for(task)
+    found, plain = recovered_mean(task, traced, 2), plain_mean(task, 2)
+    size = traced.plan.size
     assert relative(found[:size], plain[:size]) < 1e-4
     means, variances = slice(size, size + 6), slice(size + 6, size + 12)
     assert relative(found[means], plain[means]) < 1e-4
@@ -172,17 +173,19 @@ def test_running_statistics_come_back_pooled_over_clients_beside_the_exact_gradi
         ({"directions": np.full(10, np.nan)}, AbortReason.BAD_VECTOR),
     ],
 )
-def test_a_client_refuses_noise_of_another_kind_model_or_shape(
+def test_a_client_refuses_a_perturbation_of_another_kind_model_or_shape(
     change: dict[str, Any], reason: AbortReason
 ) -> None:
     task = digits(samples=30)
-    noise = noise_for(task, groups=2)
+    traced = traced_for(task, groups=2)
     public = (
-        TaskServerPerturbation(noise, GRADIENT).perturb(client(task, noise).initial_model(), 0, RANDOM).public
+        TaskServerPerturbation(traced, GRADIENT)
+        .perturb(client(task, traced).initial_model(), 0, RANDOM)
+        .public
     )
-    client(task, noise).require_public(public)
+    client(task, traced).require_public(public)
     with pytest.raises(Rejection) as caught:
-        client(task, noise).require_public(replace(public, **change))
+        client(task, traced).require_public(replace(public, **change))
     assert caught.value.reason is reason
 
 
@@ -197,9 +200,9 @@ def test_a_client_refuses_noise_of_another_kind_model_or_shape(
 )
 def test_the_server_refuses_questions_about_no_samples_or_of_a_wrong_shape(question: ExchangeRequest) -> None:
     task = replace(digits(samples=30), objective="ce")
-    noise = noise_for(task)
-    perturbation = TaskServerPerturbation(noise, GRADIENT).perturb(
-        client(task, noise).initial_model(), 0, RANDOM
+    traced = traced_for(task)
+    perturbation = TaskServerPerturbation(traced, GRADIENT).perturb(
+        client(task, traced).initial_model(), 0, RANDOM
     )
     with pytest.raises(Rejection) as caught:
         perturbation.require_question(question)
@@ -208,9 +211,9 @@ def test_the_server_refuses_questions_about_no_samples_or_of_a_wrong_shape(quest
 
 def test_a_client_refuses_an_answer_of_another_length() -> None:
     task = replace(digits(samples=30), objective="ce")
-    noise = noise_for(task)
-    party = client(task, noise)
-    perturbation = TaskServerPerturbation(noise, GRADIENT).perturb(party.initial_model(), 0, RANDOM)
+    traced = traced_for(task)
+    party = client(task, traced)
+    perturbation = TaskServerPerturbation(traced, GRADIENT).perturb(party.initial_model(), 0, RANDOM)
     asked = party.ask(perturbation.model, perturbation.public, 0, RANDOM)
     short = ExchangeReply(perturbation.public.key_id, np.zeros(10), np.zeros(10), np.zeros(1))
     with pytest.raises(Rejection) as caught:
@@ -219,7 +222,7 @@ def test_a_client_refuses_an_answer_of_another_length() -> None:
 
 
 def test_gamma_follows_the_condition_number_and_stays_below_what_the_words_cover() -> None:
-    server = TaskServerPerturbation(noise_for(digits(samples=30)), GRADIENT)
+    server = TaskServerPerturbation(traced_for(digits(samples=30)), GRADIENT)
     server.adapt(1e6)
     assert server.settings.gamma == 0.25
     for _ in range(50):
@@ -229,8 +232,8 @@ def test_gamma_follows_the_condition_number_and_stays_below_what_the_words_cover
 
 def test_every_attempt_is_perturbed_anew() -> None:
     task = digits(samples=30)
-    noise = noise_for(task)
-    server, model = TaskServerPerturbation(noise, GRADIENT), client(task, noise).initial_model()
+    traced = traced_for(task)
+    server, model = TaskServerPerturbation(traced, GRADIENT), client(task, traced).initial_model()
     perturbs = [server.perturb(model, 0, RANDOM) for _ in range(2)]
     keys = {one.public.key_id for one in perturbs}
     models = {hashlib.sha256(one.model.tobytes()).digest() for one in perturbs}
@@ -238,7 +241,7 @@ def test_every_attempt_is_perturbed_anew() -> None:
 
 
 def test_the_leak_and_every_parameter_sent_in_clear_are_named() -> None:
-    texts = list(noise_for(digits(batchnorm_network, samples=30)).warnings())
+    texts = list(traced_for(digits(batchnorm_network, samples=30)).warnings())
     assert "least squares" in texts[0]
     assert "1.weight" in texts[-1]
 
@@ -261,7 +264,7 @@ class Doubled(SupervisedTask):
 def test_a_task_that_trains_another_loss_than_it_says_is_refused() -> None:
     task = digits(samples=30)
     with refusal(ParameterError, "loss", "mse", "recovered"):
-        noise_for(Doubled(task.train, task.test, task.network, task.objective))
+        traced_for(Doubled(task.train, task.test, task.network, task.objective))
 
 
 @pytest.mark.parametrize("network", [None, batchnorm_network])

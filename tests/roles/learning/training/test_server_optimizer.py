@@ -96,9 +96,9 @@ def test_a_repeated_attempt_leaves_no_trace() -> None:
     first, second, other = means(3, before.size)
 
     def run(*attempts: list[Any]) -> FloatVector:
-        stepping, model = ServerStep(OPTIONS, optimizer_for("adam")), before
+        server_step, model = ServerStep(OPTIONS, optimizer_for("adam")), before
         for round_, tried in enumerate(attempts):
-            model = [stepping.apply(model, mean, round_) for mean in tried][-1]
+            model = [server_step.apply(model, mean, round_) for mean in tried][-1]
         return model
 
     assert np.array_equal(run([first], [second]), run([other, first], [other, second]))
@@ -110,13 +110,15 @@ def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
     """The steps before and after it are those of a run without that round."""
     options = replace(OPTIONS, schedule="constant")
     model, fewer = to_vector(network()), to_vector(network())
-    stepping, reference = (ServerStep(options, ServerOptimizer(options, layout(network()))) for _ in range(2))
+    server_step, reference = (
+        ServerStep(options, ServerOptimizer(options, layout(network()))) for _ in range(2)
+    )
     given: list[Any] = means(2, model.size)
     for round_, mean in enumerate(given):
         fewer = reference.apply(fewer, mean, round_)
     given.insert(skipped, None)
     for round_, mean in enumerate(given):
-        model = stepping.apply(model, mean, round_)
+        model = server_step.apply(model, mean, round_)
     assert np.array_equal(model, fewer)
 
 
@@ -201,7 +203,7 @@ def test_training_with_adam_at_the_server_ends_where_plain_ends(scheme: str) -> 
     assert figures["baseline_distance"] < 1e-4
 
 
-def test_rounds_that_noise_left_nothing_of_do_not_end_a_run_with_an_optimiser() -> None:
+def test_rounds_that_rounding_left_nothing_of_do_not_end_a_run_with_an_optimiser() -> None:
     """Under bilateral an opened sum cannot be opened again: such a round closes without a step, and the next steps."""
     figures = simulate(config("bilateral", loss="mse", gamma=600.0)).figures()
     assert any("closed without a step" in warning for warning in figures["warnings"])
