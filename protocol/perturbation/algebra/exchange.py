@@ -140,7 +140,7 @@ def _answer_printed(key: PerturbationKey, request: RequestArrays) -> ReplyArrays
 
 def _require_request(key: PerturbationKey, request: RequestArrays) -> None:
     if not key.settings.has_offset or key.settings.loss != "ce":
-        raise LocalProtocolError("this round's noise needs no exchange")
+        raise LocalProtocolError("this round's perturbation needs no exchange")
     if request.key_id != key.public.key_id:
         raise Rejection(AbortReason.WRONG_ROUND, "the exchange was asked for with a stale key")
     classes, samples = key.plan.head.outputs, request.alpha.shape[:1]

@@ -54,7 +54,7 @@ class PerturbationKey:
     loss_shift: float
 
     def __repr__(self) -> str:
-        return f"<noise key {self.public.key_id.hex()[:8]}, secrets not shown>"
+        return f"<perturbation key {self.public.key_id.hex()[:8]}, secrets not shown>"
 
     @property
     def offset(self) -> Reals:
@@ -85,7 +85,7 @@ class PerturbationKey:
 
 
 def new_key(plan: PerturbationPlan, settings: PerturbationSettings, random: RandomBytes) -> PerturbationKey:
-    """Draw the noise of one round."""
+    """Draw the perturbation of one round."""
     settings.require_fits(plan)
     stream = UniformStream(random)
     scale = plan.scale(plan.table.evaluate(_draw_factors(stream, plan.table.free, settings)))

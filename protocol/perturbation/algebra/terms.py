@@ -108,7 +108,7 @@ def exchange_request(forward: Forward, random: RandomBytes) -> ClientExchange:
 def client_terms(
     plan: PerturbationPlan, module: nn.Module, public: PublicPerturbation, inputs: Tensor, targets: Tensor
 ) -> Terms:
-    """All terms of one batch, where no exchange is needed: noise `scale`, or the squared error."""
+    """All terms of one batch, where no exchange is needed: `scale` alone, or the squared error."""
     if public.has_offset and public.loss == "ce":
         raise LocalProtocolError("cross entropy with an offset needs an exchange: use cross_entropy_terms")
     forward = run_forward(plan, module, public, inputs)
@@ -119,7 +119,7 @@ def client_terms(
 
 
 def scaled_terms(forward: Forward, error: Tensor, loss: Tensor) -> Terms:
-    """Noise `scale`: the gradient alone, from the derivative of any mean loss with respect to the outputs."""
+    """`scale` alone: the gradient, from the derivative of any mean loss with respect to the outputs."""
     buffers = forward.new_buffers()
     forward.body.pull_back([Cotangent(error @ forward.weight)], [buffers.body(layout.GRADIENT)])
     buffers.write_head(error, forward.features)
@@ -155,16 +155,16 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
     features, samples = forward.features, len(forward.outputs)
     labels = target_matrix(targets, forward.outputs, sums_to_one=True)
     error = (torch.as_tensor(softmax.surrogate).to(labels) - labels) / samples
-    noise = torch.as_tensor(softmax.direction).to(labels) / samples
+    blinder = torch.as_tensor(softmax.direction).to(labels) / samples
     directions = forward.directions()
     groups = range(len(directions))
     names = [name(group) for name in (layout.sigma, layout.beta, layout.psi) for group in groups]
     uniform = torch.full_like(features[:1], forward.public.feature_weight)
     cotangents = [Cotangent(error @ forward.weight)]
     cotangents += [
-        Cotangent(uniform, part @ direction) for part in (error, noise) for direction in directions
+        Cotangent(uniform, part @ direction) for part in (error, blinder) for direction in directions
     ]
-    cotangents += [Cotangent((noise * (direction != 0)) @ forward.weight) for direction in directions]
+    cotangents += [Cotangent((blinder * (direction != 0)) @ forward.weight) for direction in directions]
 
     buffers = forward.new_buffers()
     forward.body.pull_back(cotangents, [buffers.body(name) for name in (layout.GRADIENT, *names)])
@@ -173,7 +173,7 @@ def cross_entropy_terms(forward: Forward, softmax: SurrogateSoftmax, targets: Te
     linear = directions @ (labels * forward.alpha[:, None]).mean(dim=0)
     for group in groups:
         buffers.write_end(layout.sigma(group), linear[group])
-    joint = torch.cat((noise.T @ features, noise.sum(dim=0)[:, None]), dim=1)
+    joint = torch.cat((blinder.T @ features, blinder.sum(dim=0)[:, None]), dim=1)
     printed = softmax.log_partition is None
     buffers.write(layout.HEAD, [joint, labels.mean(dim=0)] if printed else [joint])
     return _finished(forward, buffers)

@@ -6,7 +6,7 @@ to the perturbed model and to the public part of the perturbation: clients that 
 that do not cancel, and the check coordinate shows it.
 
 A sum that was opened cannot be opened again. So when recovery would return nothing but rounding, the round is closed
-with the model as it was, and the next one has less noise.
+with the model as it was, and the next one is perturbed less.
 
 Both machines run the round of `masked` (its `MaskedRound` and `MaskedMember`) with a payload of their own, and do
 before and beside it what the perturbation asks for: specs/protocol.md, sections 3 and 5, and specs/perturbation.md.

@@ -1,4 +1,4 @@
-"""The curious server of perturbed training: its noise keys are its own, so it undoes the noise for every client.
+"""The curious server of perturbed training: the perturbation keys are its own, so it undoes them for every client.
 
 Under `perturbed` each client's terms arrive as they are: recovery, meant for their mean, works for one client just as
 well and gives its exact gradient. Under `bilateral` a single upload is uniform words, and recovery of words is words;
@@ -35,13 +35,13 @@ Vector = NDArray[Any]
 
 
 class PerturbationKeys:
-    """The noise keys in a server's view, put together with what it announced."""
+    """The perturbation keys in a server's view, put together with what it announced."""
 
     def __init__(self, view: View) -> None:
         self._secrets = {one.key_id: one for one in view.perturbation_secrets}
         if not self._secrets:
             raise AttackDoesNotFit(
-                "the view holds no noise keys: it is not of a server that perturbs the model"
+                "the view holds no perturbation keys: it is not of a server that perturbs the model"
             )
         config, facts = config_of(view.facts), view.facts
         assert config.model is not None
@@ -58,7 +58,7 @@ class PerturbationKeys:
         """The key of an attempt of a round, of the last one if none is named."""
         attempts = [one for one in self._public if one[0] == round_ and attempt in (None, one[1])]
         if not attempts:
-            raise AttackDoesNotFit(f"the view holds no noise of round {round_}")
+            raise AttackDoesNotFit(f"the view holds no perturbation of round {round_}")
         public = self._public[max(attempts)]
         mine = self._secrets[public.key_id]
         settings = read_settings(self._options, cast(Loss, public.loss))

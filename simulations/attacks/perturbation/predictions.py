@@ -30,11 +30,11 @@ class PerturbedModel:
 
     def __init__(self, view: View) -> None:
         models = [message for _, message in view.received(RoundOpened) if len(message.model)]
-        noises = [message for _, message in view.received(PerturbationAnnounced)]
-        if not models or not noises or not view.own_data:
+        announced = [message for _, message in view.received(PerturbationAnnounced)]
+        if not models or not announced or not view.own_data:
             raise AttackDoesNotFit("the view is not that of a client of perturbed or bilateral")
         self.module = Exposed(view.facts, models[-1].model).module
-        self.public = noises[-1].public
+        self.public = announced[-1].public
         self.own = Samples.joined(view.own_data.values())
 
     def outputs(self, inputs: Array) -> tuple[Reals, Reals]:

@@ -109,32 +109,32 @@ def announce(request: Request, steps: Steps) -> None:
 def _rows(request: Request, steps: Steps, experiment: Experiment) -> Iterator[Row]:
     """Every perturbation by a client that does nothing and by the attack; then the rows that give them a scale."""
     require_perturbation(request)
-    noises = experiment.tried
-    steps.expect(2 * len(noises) + 2)
+    kinds = experiment.tried
+    steps.expect(2 * len(kinds) + 2)
     task = attackable_task(request.config())
-    for noise in noises:
+    for tried in kinds:
         steps(f"{request.scheme}/{request.adversary}/{request.attack}: training a model to perturb")
-        model = trained_model(request, noise.loss)
-        played = perturbation(request, noise, model)
+        model = trained_model(request, tried.loss)
+        played = perturbation(request, tried, model)
         expected = _classes(played.view("server"), model, task)
         view = played.view(request.adversary)
         pooled = len(view.members) > 1
-        steps(f"{request.scheme}/{request.adversary}/{request.attack}, {noise}")
-        for words, level, attack in _attacks(request, experiment, noise):
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}, {tried}")
+        for words, level, attack in _attacks(request, experiment, tried):
             started = time.process_time()
             guess = attack(view, task.test.inputs)
             cpu_s = time.process_time() - started
-            row = _row(request, "attack", f"{words}; {noise}", guess, expected, task, cpu_s)
+            row = _row(request, "attack", f"{words}; {tried}", guess, expected, task, cpu_s)
             yield replace(row, knowledge=row.knowledge if pooled else level, threat=repr(view))
-        if request.references and noise is noises[0]:
-            yield from _reference_rows(request, noise, played, model, task)
+        if request.references and tried is kinds[0]:
+            yield from _reference_rows(request, tried, played, model, task)
 
 
 def _attacks(
-    request: Request, experiment: Experiment, noise: TriedPerturbation
+    request: Request, experiment: Experiment, tried: TriedPerturbation
 ) -> Iterator[tuple[str, str, Predict]]:
     yield "does nothing", "L0", raw_predictions
-    if noise.mode == "scale":
+    if tried.mode == "scale":
         return
     if experiment.projects:
         yield "projection", "L1", projected_predictions
@@ -142,7 +142,7 @@ def _attacks(
 
 
 def _reference_rows(
-    request: Request, noise: TriedPerturbation, played: Played, model: Model, task: Task
+    request: Request, tried: TriedPerturbation, played: Played, model: Model, task: Task
 ) -> Iterator[Row]:
     expected = _classes(played.view("server"), model, task)
     plain = FederationConfig.from_options({"scheme": BASELINE}, request.config())
@@ -157,7 +157,7 @@ def _reference_rows(
     outputs, alpha = PerturbedModel(view).outputs(task.test.inputs)
     offset = PerturbationKeys(played.view("server")).of_round(0).offset
     guess = predicted_classes(remove_offset(outputs, alpha, offset))
-    yield _row(request, "oracle", f"with the server's key; {noise}", guess, expected, task, 0.0)
+    yield _row(request, "oracle", f"with the server's key; {tried}", guess, expected, task, 0.0)
 
 
 def require_perturbation(request: Request) -> None:
@@ -192,18 +192,18 @@ def _train(task: str, data: str | None, seed: int, model: str, loss: str) -> Mod
 
 def perturbation(
     request: Request,
-    noise: TriedPerturbation,
+    tried: TriedPerturbation,
     model: Model | None,
     images: int = OWN_SAMPLES,
     **settings: object,
 ) -> Played:
     """One round on the perturbed model, unless the settings say more."""
     options = {
-        "loss": noise.loss,
-        "noise": noise.mode,
-        "groups": noise.groups if noise.mode != "scale" else None,
-        "gamma": noise.gamma if noise.mode != "scale" else None,
-        "ce_exchange": noise.exchange,
+        "loss": tried.loss,
+        "noise": tried.mode,
+        "groups": tried.groups if tried.mode != "scale" else None,
+        "gamma": tried.gamma if tried.mode != "scale" else None,
+        "ce_exchange": tried.exchange,
         **settings,
     }
     known = {name: value for name, value in options.items() if value is not None}

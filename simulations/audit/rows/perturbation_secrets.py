@@ -54,18 +54,18 @@ def softmax_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Each sample's softmax in the server's hands; the printed exchange was to hide it."""
     announce(request, steps)
     model = trained_model(request, "ce")
-    for noise in (TriedPerturbation("ce", 10), TriedPerturbation("ce", 1, exchange="printed", gamma=1.0)):
-        played = perturbation(request, noise, model, ASKED)
+    for tried in (TriedPerturbation("ce", 10), TriedPerturbation("ce", 1, exchange="printed", gamma=1.0)):
+        played = perturbation(request, tried, model, ASKED)
         view = played.view(request.adversary)
         truth = {name: _softmax(view, model, played, name) for name in played.truth}
         started = time.process_time()
         found = dict(asked_softmax(view))
         cpu_s = time.process_time() - started
-        words = f"softmax of single samples, {noise.exchange} exchange"
+        words = f"softmax of single samples, {tried.exchange} exchange"
         errors = np.concatenate([np.abs(found[name] - truth[name]).max(axis=1) for name in found])
         row = counted_row(request, "attack", words, errors < EXACT_SOFTMAX, cpu_s, threat=repr(view))
         yield replace(row, extra={"softmax_error": float(np.median(errors))})
-        if not request.references or noise.exchange != "log":
+        if not request.references or tried.exchange != "log":
             continue
         everyone = np.concatenate(list(truth.values()))
         for kind, asked, target, guess in (
@@ -75,7 +75,7 @@ def softmax_rows(request: Request, steps: Steps) -> Iterator[Row]:
                 "nothing is asked: uniform guess",
                 np.full_like(everyone, 0.1),
             ),
-            ("null", request, f"{words}: of outputs that are noise", _noise_softmax(request, everyone)),
+            ("null", request, f"{words}: of outputs that are noise", _random_softmax(request, everyone)),
             ("oracle", request, f"{words}: model and samples given", everyone),
         ):
             errors = np.abs(guess - everyone).max(axis=1)
@@ -89,7 +89,7 @@ def _softmax(view: View, model: Model, played: Played, name: str) -> Reals:
     return found
 
 
-def _noise_softmax(request: Request, like: Reals) -> Reals:
+def _random_softmax(request: Request, like: Reals) -> Reals:
     powers: Reals = np.exp(generator(request.seed, "audit outputs").standard_normal(like.shape))
     found: Reals = powers / powers.sum(axis=1, keepdims=True)
     return found
@@ -99,13 +99,13 @@ def factor_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """The factor of every hidden unit, from one round's perturbed weights and the public first model."""
     announce(request, steps)
     words = f"hidden factors, within {NEAR_FACTOR:.0%}"
-    for noise in (TriedPerturbation("mse", 1), TriedPerturbation("ce", mode="scale")):
-        played = perturbation(request, noise, trained_model(request, noise.loss))
+    for tried in (TriedPerturbation("mse", 1), TriedPerturbation("ce", mode="scale")):
+        played = perturbation(request, tried, trained_model(request, tried.loss))
         view, truth = played.view(request.adversary), _true_factors(played)
         started = time.process_time()
         found = np.concatenate(hidden_factors(view))
         cpu_s = time.process_time() - started
-        row = _factor_row(request, f"{words}; {noise}", found, truth)
+        row = _factor_row(request, f"{words}; {tried}", found, truth)
         yield replace(row, cpu_s=cpu_s, threat=repr(view))
     if request.references:
         ones = np.ones_like(truth)
@@ -201,8 +201,8 @@ def _unperturbed(keys: PerturbationKeys, server: View, round_: int, candidate: M
 def mask_rows(request: Request, steps: Steps) -> Iterator[Row]:
     """Two terms of one client under one mask show their difference; here every term has a mask of its own."""
     announce(request, steps)
-    noise = TriedPerturbation("mse", 1, gamma=1.0)
-    played = perturbation(request, noise, trained_model(request, "mse"), ASKED)
+    tried = TriedPerturbation("mse", 1, gamma=1.0)
+    played = perturbation(request, tried, trained_model(request, "mse"), ASKED)
     view = played.view(request.adversary)
     keys, clients = PerturbationKeys(view), played.views.view(*played.config.parties)
     terms = {one.party: one.payload.astype(np.float64) for one in clients.own_updates}
@@ -214,7 +214,7 @@ def mask_rows(request: Request, steps: Steps) -> Iterator[Row]:
     hits = [_alike(found[name], truth[name]) for name in found]
     yield counted_row(request, "attack", words, hits, cpu_s, threat=repr(view))
     if request.references:
-        bare = perturbation(replace(request, scheme="perturbed"), noise, trained_model(request, "mse"), ASKED)
+        bare = perturbation(replace(request, scheme="perturbed"), tried, trained_model(request, "mse"), ASKED)
         seen = [
             _alike(split_difference(keys, message.terms.astype(np.float64), unmask), truth[name])
             for name, message in bare.view("server").received(PerturbedTerms, 0)

@@ -123,20 +123,20 @@ def test_where_nothing_is_to_be_asked_a_question_is_refused(scheme: str) -> None
 
 
 @BOTH
-def test_a_client_believes_noise_and_answers_of_the_server_alone_and_once(scheme: str) -> None:
+def test_a_client_believes_a_perturbation_and_answers_of_the_server_alone_and_once(scheme: str) -> None:
     table = Table.build(scheme, 4, rounds=1)
-    noise = until(table, PerturbationAnnounced, SERVER, "p1")
-    deliver_before(table, noise)
-    assert isinstance(noise.message, PerturbationAnnounced)
-    other_kind = replace(noise.message, public=replace(noise.message.public, loss="mse"))
+    announced = until(table, PerturbationAnnounced, SERVER, "p1")
+    deliver_before(table, announced)
+    assert isinstance(announced.message, PerturbationAnnounced)
+    other_kind = replace(announced.message, public=replace(announced.message.public, loss="mse"))
     error = table.deliver(table.inject(SERVER, "p1", other_kind))
     assert error is not None
     assert error.reason is AbortReason.WRONG_CONFIG
-    error = table.deliver(table.inject("p2", "p1", noise.message))
+    error = table.deliver(table.inject("p2", "p1", announced.message))
     assert error is not None
     assert error.culprit == "p2"
-    assert table.deliver(noise) is None
-    assert table.deliver(table.inject(SERVER, "p1", noise.message)) is not None
+    assert table.deliver(announced) is None
+    assert table.deliver(table.inject(SERVER, "p1", announced.message)) is not None
     while not any(isinstance(f.message, SoftmaxReply) and f.receiver == "p1" for f in table.wire):
         table.deliver(table.wire[0])
     answer = next(f for f in table.wire if isinstance(f.message, SoftmaxReply) and f.receiver == "p1")
@@ -192,7 +192,9 @@ def losing_precision_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TablePerturbation, "recover", recover)
 
 
-def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_lost_all_precision_is_repeated_with_less_perturbation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     losing_precision_once(monkeypatch)
     table = Table.build("perturbed", 4, rounds=1)
     table.start()
@@ -206,7 +208,7 @@ def test_a_round_that_lost_all_precision_is_repeated_with_less_noise(monkeypatch
 
 
 @BOTH
-def test_an_answer_that_overflows_ends_the_attempt_and_the_next_has_less_noise(
+def test_an_answer_that_overflows_ends_the_attempt_and_the_next_is_perturbed_less(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truly, calls, adapted = TablePerturbation.answer, [], []

@@ -202,11 +202,11 @@ def test_masks_keep_single_gradients_from_the_server_and_leave_it_the_mean() -> 
     assert abs(np.corrcoef(targets["upload"].gradient, last)[0, 1]) < 0.5
 
 
-def test_a_client_has_no_noise_keys_and_no_gradient() -> None:
+def test_a_client_has_no_perturbation_keys_and_no_gradient() -> None:
     view = small("perturbed", "ce").view("client")
     assert view.perturbation_secrets == ()
     assert gradients_in(view, 1) == []
-    with pytest.raises(AttackDoesNotFit, match="no noise keys"):
+    with pytest.raises(AttackDoesNotFit, match="no perturbation keys"):
         PerturbationKeys(view)
 
 
@@ -229,7 +229,7 @@ def test_another_model_does_not_predict_alike() -> None:
     assert not predicts_alike(played, -played.model)
 
 
-def test_attacks_on_noise_and_seeds_refuse_other_schemes() -> None:
+def test_attacks_on_perturbations_and_seeds_refuse_other_schemes() -> None:
     for attack in ("noise-line", "noise-signs", "seeds-weak"):
         with pytest.raises(ParameterError, match="not on plain"):
             list(rows_of(Request("plain", "server", attack, SMOKE), Steps()))
