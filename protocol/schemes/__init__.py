@@ -42,6 +42,7 @@ from veilsum.protocol.machines.attempt import (
     AttemptMachine,
     Committed,
     Failed,
+    NextPhase,
     ParticipantContext,
     Prepared,
     ServerContext,
@@ -51,6 +52,7 @@ from veilsum.protocol.machines.attempt import (
     outcome_of,
     require_absent,
     require_from_server,
+    server_was_silent,
 )
 from veilsum.protocol.machines.events import (
     DecisionMade,
@@ -79,7 +81,7 @@ from veilsum.protocol.schemes.perturbed.equipment import (
     client_equipment,
     server_equipment,
 )
-from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, TermCheck
 from veilsum.protocol.schemes.perturbed.server import PerturbedServer
 from veilsum.protocol.schemes.plain import Plain
 from veilsum.protocol.schemes.registry import find_scheme, register, scheme_names
@@ -107,6 +109,7 @@ __all__ = [
     "Message",
     "Model",
     "Mpc",
+    "NextPhase",
     "ParameterError",
     "Parameters",
     "ParticipantContext",
@@ -137,6 +140,7 @@ __all__ = [
     "Session",
     "Stamp",
     "Tensor",
+    "TermCheck",
     "Timing",
     "Trained",
     "TrainingRequested",
@@ -162,5 +166,6 @@ __all__ = [
     "scheme_names",
     "secure_sum_problems",
     "server_equipment",
+    "server_was_silent",
     "weighted_mean",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
@@ -17,7 +17,13 @@ from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
-from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, PerturbedTerms, SoftmaxReply
+from veilsum.protocol.schemes.perturbed.messages import (
+    PerturbationAnnounced,
+    PerturbedTerms,
+    SoftmaxReply,
+    TermCheck,
+    accept_all,
+)
 
 
 class PerturbedClientPhase(Phase):
@@ -44,9 +50,10 @@ class PerturbedClient(AttemptMachine):
         },
     )
 
-    def __init__(self, context: ParticipantContext) -> None:
+    def __init__(self, context: ParticipantContext, require_terms: TermCheck = accept_all) -> None:
         super().__init__(context.stamp)
         self._context = context
+        self._require_terms = require_terms
         self._terms = LocalTerms(context, self._report)
 
     def start(self, now: float) -> list[Event]:
@@ -70,6 +77,10 @@ class PerturbedClient(AttemptMachine):
     def _report(self, result: LocalResult, now: float) -> list[Event]:
         public = self._terms.public
         assert public is not None
+        try:
+            self._require_terms(result.payload)
+        except Rejection as refusal:
+            return self._context.withdraw(refusal, now)
         self.move("training", _P.AWAITING_RESULT, now + self._context.timing.patience_s)
         upload = PerturbedTerms(self.stamp, public.key_id, public.digest, result.payload, result.samples)
         return [Send(SERVER, upload)]

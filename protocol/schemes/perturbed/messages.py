@@ -11,12 +11,16 @@ server -> clients   round.closed                done
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest
 from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, message
+
+TermCheck: TypeAlias = Callable[[Tensor], None]
+"""Raises `Rejection` about terms that a scheme will not have; a part that is handed to both machines of `perturbed`."""
 
 
 @message("perturbed.noise")
@@ -50,3 +54,7 @@ class PerturbedTerms(Message):
     public_digest: Annotated[bytes, Length(32)]
     terms: Tensor
     samples: int
+
+
+def accept_all(terms: Tensor) -> None:
+    """The check of `perturbed` itself, which agrees on no limit."""

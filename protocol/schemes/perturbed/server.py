@@ -25,7 +25,7 @@ from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigge
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.perturbation.contract import RecoveredMean, require_numbers
-from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest
+from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest, TermCheck, accept_all
 from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
 
 
@@ -61,9 +61,10 @@ class PerturbedServer(AttemptMachine):
         },
     )
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, require_terms: TermCheck = accept_all) -> None:
         super().__init__(context.stamp)
         self._context = context
+        self._require_terms = require_terms
         self._perturber = ModelPerturber(context)
         self._awaited = set(context.session.members)
         self._uploads: dict[PartyId, PerturbedTerms] = {}
@@ -109,6 +110,7 @@ class PerturbedServer(AttemptMachine):
         require_numbers(message.terms, "<f4", sum(self._perturber.equipment.terms.values()), "the terms")
         if not 1 <= message.samples <= self._context.parameters.encoding.max_weight:
             raise Rejection(AbortReason.OVER_BUDGET, f"{message.samples} samples")
+        self._require_terms(message.terms)
 
     def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
         self._perturber.hear_reason(reason)
