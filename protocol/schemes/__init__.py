@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule, Timing
 from veilsum.protocol.crypto.identity import Role
+from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
 from veilsum.protocol.errors import (
     AbortReason,
     LocalProtocolError,
@@ -69,6 +70,7 @@ from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import Ring, RingVector
+from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.schemes.ampc import Ampc, Mpc
 from veilsum.protocol.schemes.masked import Masked
@@ -101,6 +103,7 @@ __all__ = [
     "Failed",
     "FixedPoint",
     "Graph",
+    "KeyContext",
     "Length",
     "LocalProtocolError",
     "LocalResult",
@@ -123,6 +126,7 @@ __all__ = [
     "Plain",
     "Prepared",
     "ProtocolError",
+    "Purpose",
     "RandomBytes",
     "Recovery",
     "Rejection",
@@ -148,7 +152,9 @@ __all__ = [
     "Trigger",
     "Warned",
     "WorkRequested",
+    "apply_masks",
     "client_equipment",
+    "derive_key",
     "failure_of",
     "find_scheme",
     "handles",

@@ -17,6 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.examples import ballot, bounded, metered
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK
+from veilsum.protocol import schemes
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.federation_config import FederationConfig
@@ -57,6 +58,14 @@ def test_an_example_imports_nothing_of_the_package_but_its_schemes(module: str) 
         )
     }
     assert {name for name in names if name.partition(".")[0] == "veilsum"} == {"veilsum.protocol.schemes"}
+
+
+def test_what_the_page_about_schemes_calls_is_imported_from_the_schemes() -> None:
+    page = (EXAMPLES.parents[1] / "specs" / "schemes.md").read_text(encoding="utf-8")
+    for name in ("derive_key", "apply_masks", "pair_mask_key", "mask_upload", "NextPhase", "TermCheck"):
+        assert f"`{name}`" in page
+        assert name in schemes.__all__
+    assert all(hasattr(schemes, name) for name in schemes.__all__)
 
 
 def test_a_class_and_the_name_it_is_registered_under_are_the_same_scheme() -> None:
