@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ class _Painter:
     def _paint_inside(self, thing: Any) -> Any:
         if isinstance(thing, Mapping):
             return tuple((self.paint(key), self.paint(value)) for key, value in thing.items())
-        if isinstance(thing, list | tuple):
+        if isinstance(thing, list | tuple | deque):
             return (type(thing).__name__, *map(self.paint, thing))
         if isinstance(thing, set | frozenset):
             return frozenset(map(self.paint, thing))

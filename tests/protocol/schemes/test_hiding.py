@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.tables.lying_table import Flight, LyingTable
+from tests.support.tables.lying_table import fix_input, lying_table, messages, told
 from veilsum.protocol.agreed.parameters import Bias, Recovery, ShareMode
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.numbers.model import LocalResult
@@ -22,6 +22,8 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.testing.table import Table
+from veilsum.simulations.testing.trace import InFlight
 
 Words = NDArray[Any]
 WORDS = 4096
@@ -51,17 +53,17 @@ def look_uniform(words: Words) -> bool:
     return byte_chi_square(words) < chi_square_limit(255) and low_bit_deviation(words) < NORMAL_TAIL
 
 
-def zero_table(scheme: str, parties: int, rounds: int = 1, **fields: object) -> LyingTable:
-    table = LyingTable(scheme, parties, dimension=WORDS, rounds=rounds, **fields)  # type: ignore[arg-type]
+def zero_table(scheme: str, parties: int, rounds: int = 1, **fields: object) -> Table:
+    table = lying_table(scheme, parties, dimension=WORDS, rounds=rounds, **fields)  # type: ignore[arg-type]
     nothing = np.zeros(WORDS, dtype=np.float32)
-    for name in table.names:
+    for name in table.participants:
         for round_number in range(rounds):
-            table.inputs[name, round_number] = LocalResult(nothing, 1000)
+            fix_input(table, name, round_number, LocalResult(nothing, 1000))
     return table
 
 
-def losing_at_upload(table: LyingTable, *lost: str) -> None:
-    def tamper(flight: Flight) -> Message | None:
+def losing_at_upload(table: Table, *lost: str) -> None:
+    def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, MaskedInput) and flight.sender in lost:
             return None
         return flight.message
@@ -73,9 +75,9 @@ def payload(vector: Words) -> Words:
     return vector[:-2]
 
 
-def held_by_server(table: LyingTable, round_number: int = 0) -> Words:
+def held_by_server(table: Table, round_number: int = 0) -> Words:
     """The sum as the server passes it on."""
-    found = [one for one in table.messages(Aggregate) if one.stamp.round == round_number]
+    found = [one for one in messages(table, Aggregate) if one.stamp.round == round_number]
     vector: Words = payload(found[0].vector)
     return vector
 
@@ -99,8 +101,8 @@ def test_under_ampc_the_server_holds_uniform_words(
     table = zero_table("ampc", parties, bits=bits, **fields)
     losing_at_upload(table, *lost)
     table.run()
-    assert table.told[PartyId("p0")].commits
-    uploads = [payload(one.vector) for one in table.messages(MaskedInput)]
+    assert told(table, PartyId("p0")).commits
+    uploads = [payload(one.vector) for one in messages(table, MaskedInput)]
     assert look_uniform(held_by_server(table))
     assert all(look_uniform(upload) for upload in uploads)
     assert all(look_uniform(one + other) for one, other in itertools.combinations(uploads, 2))
@@ -111,7 +113,7 @@ def test_with_shares_in_full_the_server_holds_uniform_words_too() -> None:
     table = zero_table("ampc", 4, share_mode=ShareMode.TENSOR)
     losing_at_upload(table, "p3")
     table.run()
-    assert table.told[PartyId("p0")].commits
+    assert told(table, PartyId("p0")).commits
     assert look_uniform(held_by_server(table))
 
 
@@ -120,7 +122,7 @@ def test_with_shares_in_full_the_server_holds_uniform_words_too() -> None:
 def test_two_rounds_subtracted_look_uniform(parties: int, bias: dict[str, object]) -> None:
     """With biases used twice the difference would be zero here, and tell what changed anywhere."""
     table = zero_table("ampc", parties, rounds=2, **bias).run()
-    assert table.told[PartyId("p0")].commits[1]
+    assert told(table, PartyId("p0")).commits[1]
     assert look_uniform(held_by_server(table, 1) - held_by_server(table, 0))
 
 
@@ -134,10 +136,10 @@ def test_two_attempts_of_one_round_subtracted_look_uniform(scheme: str) -> None:
         else flight.message
     )
     table.run()
-    for name in table.names:
-        uploads = {one.stamp.attempt: payload(one.vector) for one in table.messages(MaskedInput, name)}
+    for name in table.participants:
+        uploads = {one.stamp.attempt: payload(one.vector) for one in messages(table, MaskedInput, name)}
         assert look_uniform(uploads[1] - uploads[0])
-    assert table.told[SERVER].commits[0].attempt == 1
+    assert told(table, SERVER).commits[0].attempt == 1
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -148,10 +150,10 @@ def test_uploads_look_uniform_and_their_sum_is_the_sum(scheme: str, parties: int
     table = zero_table(scheme, parties, bits=bits)
     losing_at_upload(table, "p3")
     table.run()
-    uploads = [payload(one.vector) for one in table.messages(MaskedInput) if one.vector is not None]
+    uploads = [payload(one.vector) for one in messages(table, MaskedInput) if one.vector is not None]
     assert all(look_uniform(upload) for upload in uploads)
     assert all(look_uniform(one + other) for one, other in itertools.combinations(uploads, 2))
-    total = table.told[SERVER].commits[0].total
+    total = told(table, SERVER).commits[0].total
     assert total is not None
     assert not payload(total).any()
     assert int(total[-1]) == parties - 1
@@ -203,6 +205,6 @@ def test_in_the_ring_no_distance_from_the_sum_is_likelier_than_another(parties: 
 def test_the_aggregate_hides_the_weights_and_the_count_as_well() -> None:
     """The last two words are masked like the others: they change with every round."""
     table = zero_table("ampc", 4, rounds=2).run()
-    first, second = (one.vector[-2:] for one in table.messages(Aggregate, receiver="p0"))
+    first, second = (one.vector[-2:] for one in messages(table, Aggregate, receiver="p0"))
     assert not np.array_equal(first, second)
     assert int(first[-1]) != 4

@@ -8,7 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.tables.lying_table import Flight, LyingTable, Tamper
+from tests.support.tables.lying_table import (
+    exact_model,
+    fix_input,
+    hand_over,
+    lying_table,
+    messages,
+    nobody_has_a_result,
+    reasons,
+    refuses,
+    say,
+    told,
+    until,
+)
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.shamir import FIELD_PRIME
@@ -22,6 +34,8 @@ from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SURVIVOR_DOMAIN, SurvivorList, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.testing.table import Table, Tamper
+from veilsum.simulations.testing.trace import InFlight
 
 SECURE = ("masked", "mpc", "ampc")
 PEERS = ("mpc", "ampc")
@@ -30,7 +44,7 @@ P0, P1, P7 = PartyId("p0"), PartyId("p1"), PartyId("p7")
 
 
 def altering(kind: type[Message], sender: str, change: Callable[[Message], Message | None]) -> Tamper:
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         mine = isinstance(flight.message, kind) and flight.sender == sender
         return change(flight.message) if mine else flight.message
 
@@ -46,24 +60,24 @@ def with_wrong_self_share(message: Message) -> Message:
     return replace(message, self_masks={**message.self_masks, P0: wrong_share(message.self_masks[P0])})
 
 
-def result_of(table: LyingTable) -> bytes:
-    holder = SERVER if table.scheme.server_holds_model else table.names[1]
-    model = table.told[holder].commits[0].model
+def result_of(table: Table) -> bytes:
+    holder = SERVER if table.federation.scheme.server_holds_model else table.participants[1]
+    model = told(table, holder).commits[0].model
     assert model is not None
     return model.tobytes()
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_one_wrong_share_among_enough_is_found_and_left_out(scheme: str) -> None:
-    table = LyingTable(scheme, 8)
+    table = lying_table(scheme, 8)
     table.tamper = altering(ReleasedShares, "p7", with_wrong_self_share)
     table.run()
-    assert table.told[SERVER].warnings == ["p7 released a wrong share; it was left out"]
-    assert result_of(table) == table.exact_model(table.names)
+    assert told(table, SERVER).warnings == ["p7 released a wrong share; it was left out"]
+    assert result_of(table) == exact_model(table, table.participants)
 
 
-def lose_releases(table: LyingTable, *silent: str) -> None:
-    def tamper(flight: Flight) -> Message | None:
+def lose_releases(table: Table, *silent: str) -> None:
+    def tamper(flight: InFlight) -> Message | None:
         if not isinstance(flight.message, ReleasedShares):
             return flight.message
         if flight.sender in silent:
@@ -76,32 +90,33 @@ def lose_releases(table: LyingTable, *silent: str) -> None:
 @pytest.mark.parametrize("scheme", SECURE)
 def test_one_wrong_share_of_exactly_t_opens_nothing(scheme: str) -> None:
     """With nothing to spare the wrong mask is not seen in the shares, but in the check coordinate."""
-    table = LyingTable(scheme, 8)
+    table = lying_table(scheme, 8)
     lose_releases(table, "p5", "p6")
     table.run()
-    assert table.nobody_has_a_result(*table.names, SERVER) or scheme != "masked"
-    assert table.nobody_has_a_result()
+    assert nobody_has_a_result(table, *table.participants, SERVER) or scheme != "masked"
+    assert nobody_has_a_result(table)
     seen_at = SERVER if scheme == "masked" else P0
-    assert {failure.reason for failure in table.told[seen_at].failures} == {REASON.CHECK_FAILED}
+    assert {failure.reason for failure in told(table, seen_at).failures} == {REASON.CHECK_FAILED}
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_one_wrong_share_of_t_and_one_more_is_seen_but_not_found(scheme: str) -> None:
-    table = LyingTable(scheme, 8)
+    table = lying_table(scheme, 8)
     lose_releases(table, "p6")
     table.run()
-    assert table.nobody_has_a_result()
-    assert [failure.reason for failure in table.told[SERVER].failures] == [REASON.BAD_SHARE]
+    assert nobody_has_a_result(table)
+    assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.BAD_SHARE]
 
 
 def test_a_wrong_share_of_a_masking_key_does_not_rebuild_another_key() -> None:
     """The rebuilt private key must have the public key that its owner signed."""
-    table = LyingTable("masked", 5)
+    table = lying_table("masked", 5)
 
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         message = flight.message
         if isinstance(message, MaskedInput) and flight.sender == "p4":
-            table.lose("p4")
+            table.crash("p4")
+            return None
         if isinstance(message, ReleasedShares) and flight.sender == P0:
             keys = {name: wrong_share(share) for name, share in message.masking_keys.items()}
             return replace(message, masking_keys=keys)
@@ -109,16 +124,16 @@ def test_a_wrong_share_of_a_masking_key_does_not_rebuild_another_key() -> None:
 
     table.tamper = tamper
     table.run()
-    assert table.nobody_has_a_result(*table.names, SERVER)
-    (failure,) = table.told[SERVER].failures
+    assert nobody_has_a_result(table, *table.participants, SERVER)
+    (failure,) = told(table, SERVER).failures
     assert failure.reason is REASON.BAD_SHARE
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("lie", ["short", "long", "narrow", "floats"])
 def test_an_upload_of_another_shape_is_refused(scheme: str, lie: str) -> None:
-    table = LyingTable(scheme, 5)
-    honest = table.until(MaskedInput, sender="p0").message
+    table = lying_table(scheme, 5)
+    honest = until(table, MaskedInput, sender="p0").message
     assert isinstance(honest, MaskedInput)
     words = honest.vector
     vector = {
@@ -127,9 +142,9 @@ def test_an_upload_of_another_shape_is_refused(scheme: str, lie: str) -> None:
         "narrow": words.astype("<u4"),
         "floats": words.astype("<f8"),
     }[lie]
-    table.refuses("server", "p0", replace(honest, vector=vector), REASON.BAD_VECTOR)
+    refuses(table, "server", "p0", replace(honest, vector=vector), REASON.BAD_VECTOR)
     table.run()
-    assert result_of(table) == table.exact_model(table.names)
+    assert result_of(table) == exact_model(table, table.participants)
 
 
 REPEATED = {
@@ -141,27 +156,27 @@ REPEATED = {
 
 @pytest.mark.parametrize(("scheme", "kind"), [(name, kind) for name in SECURE for kind in REPEATED[name]])
 def test_what_a_party_says_twice_counts_once(scheme: str, kind: type[Message]) -> None:
-    table = LyingTable(scheme, 5)
-    flight = table.until(kind, "server", "p0")
+    table = lying_table(scheme, 5)
+    flight = until(table, kind, "server", "p0")
     table.drop(flight)
-    table.deliver(flight)
-    table.refuses("server", "p0", flight.message, REASON.REPLAY)
+    hand_over(table, flight)
+    refuses(table, "server", "p0", flight.message, REASON.REPLAY)
     table.run()
-    assert result_of(table) == table.exact_model(table.names)
+    assert result_of(table) == exact_model(table, table.participants)
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_two_different_hellos_for_one_invitation_are_equivocation(scheme: str) -> None:
-    table = LyingTable(scheme, 5)
-    flight = table.until(Hello, sender="p0")
+    table = lying_table(scheme, 5)
+    flight = until(table, Hello, sender="p0")
     table.drop(flight)
-    table.deliver(flight)
+    hand_over(table, flight)
     assert isinstance(flight.message, Hello)
     other = replace(flight.message, hello=replace(flight.message.hello, rounds_done=1))
-    table.refuses("server", "p0", other, REASON.EQUIVOCATION)
-    assert table.say("p0", "server", flight.message) is None
+    refuses(table, "server", "p0", other, REASON.EQUIVOCATION)
+    assert say(table, "p0", "server", flight.message) is None
     table.run()
-    assert result_of(table) == table.exact_model(table.names)
+    assert result_of(table) == exact_model(table, table.participants)
 
 
 @pytest.mark.parametrize("scheme", SECURE)
@@ -169,18 +184,18 @@ def test_two_different_hellos_for_one_invitation_are_equivocation(scheme: str) -
     "lie", ["signed by another", "another invitation", "low order", "the key of another"]
 )
 def test_a_forged_hello_opens_nothing(scheme: str, lie: str) -> None:
-    table = LyingTable(scheme, 5)
-    theirs = table.until(Hello, sender="p1")
+    table = lying_table(scheme, 5)
+    theirs = until(table, Hello, sender="p1")
     table.drop(theirs)
-    table.deliver(theirs)
-    honest = table.until(Hello, sender="p0").message
+    hand_over(table, theirs)
+    honest = until(table, Hello, sender="p0").message
     assert isinstance(honest, Hello)
     assert isinstance(theirs.message, Hello)
-    terms = SessionTerms(table.roster, table.parameters, honest.invitation)
+    terms = SessionTerms(table.federation.roster, table.federation.parameters, honest.invitation)
     key = {"low order": bytes(32), "the key of another": theirs.message.hello.box_key}.get(
         lie, AgreementKey(Secret(bytes([5]) * 32)).public
     )
-    signer = table.identities[P1 if lie == "signed by another" else P0]
+    signer = table.federation.identities[P1 if lie == "signed by another" else P0]
     digest = terms.hello_digest(P0, bytes(32), key, 0)
     record = replace(
         honest.hello,
@@ -195,16 +210,16 @@ def test_a_forged_hello_opens_nothing(scheme: str, lie: str) -> None:
     )
     if lie == "another invitation":
         message = replace(honest, invitation=bytes(32))
-    table.refuses("server", "p0", message, reason)
+    refuses(table, "server", "p0", message, reason)
     table.run()
-    assert result_of(table) == table.exact_model(table.names)
+    assert result_of(table) == exact_model(table, table.participants)
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("boxes", [1, 4])
 def test_share_boxes_that_do_not_open(scheme: str, boxes: int) -> None:
     """One is a warning. If nobody can hold shares of p0, its self mask stays, and p0 is named."""
-    table = LyingTable(scheme, 5)
+    table = lying_table(scheme, 5)
 
     def spoil(message: Message) -> Message:
         assert isinstance(message, SealedShares)
@@ -213,41 +228,41 @@ def test_share_boxes_that_do_not_open(scheme: str, boxes: int) -> None:
 
     table.tamper = altering(SealedShares, "p0", spoil)
     table.run()
-    warned = [name for name in table.names if table.told[name].warnings]
-    assert warned == table.names[1 : 1 + boxes]
+    warned = [name for name in table.participants if told(table, name).warnings]
+    assert tuple(warned) == table.participants[1 : 1 + boxes]
     if boxes == 1:
-        assert result_of(table) == table.exact_model(table.names)
+        assert result_of(table) == exact_model(table, table.participants)
     else:
-        assert table.nobody_has_a_result(*table.names, SERVER)
-        (failure,) = table.told[SERVER].failures
+        assert nobody_has_a_result(table, *table.participants, SERVER)
+        (failure,) = told(table, SERVER).failures
         assert (failure.reason, failure.culprit) == (REASON.TIMED_OUT, "p0")
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("lie", ["one missing", "one too many"])
 def test_shares_for_all_neighbours_and_no_others(scheme: str, lie: str) -> None:
-    table = LyingTable(scheme, 5)
-    honest = table.until(SealedShares, sender="p0").message
+    table = lying_table(scheme, 5)
+    honest = until(table, SealedShares, sender="p0").message
     assert isinstance(honest, SealedShares)
     boxes = dict(honest.boxes)
     if lie == "one missing":
         del boxes[P1]
     else:
         boxes[P0] = bytes(80)
-    table.refuses("server", "p0", replace(honest, boxes=boxes), REASON.BAD_SHARE)
+    refuses(table, "server", "p0", replace(honest, boxes=boxes), REASON.BAD_SHARE)
     table.run()
-    assert result_of(table) == table.exact_model(table.names)
+    assert result_of(table) == exact_model(table, table.participants)
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_an_upload_without_shares_is_refused(scheme: str) -> None:
     """Nobody could remove its self mask."""
-    table = LyingTable(scheme, 6)
+    table = lying_table(scheme, 6)
     table.tamper = altering(SealedShares, "p5", lambda message: None)
-    other = table.until(MaskedInput, sender="p0").message
-    table.refuses("server", "p5", other, REASON.UNEXPECTED_MESSAGE)
+    other = until(table, MaskedInput, sender="p0").message
+    refuses(table, "server", "p5", other, REASON.UNEXPECTED_MESSAGE)
     table.run()
-    assert result_of(table) == table.exact_model(table.names[:5])
+    assert result_of(table) == exact_model(table, table.participants[:5])
 
 
 @pytest.mark.parametrize("scheme", SECURE)
@@ -255,15 +270,15 @@ def test_an_upload_without_shares_is_refused(scheme: str) -> None:
     "lie", ["a key share of a survivor", "of a stranger", "short", "from a dropped party"]
 )
 def test_shares_that_are_not_due_are_refused(scheme: str, lie: str) -> None:
-    table = LyingTable(scheme, 6)
+    table = lying_table(scheme, 6)
 
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, MaskedInput) and flight.sender == "p5":
             return None
         return flight.message
 
     table.tamper = tamper
-    honest = table.until(ReleasedShares, sender="p0").message
+    honest = until(table, ReleasedShares, sender="p0").message
     assert isinstance(honest, ReleasedShares)
     share = honest.self_masks[P1]
     sender, message, reason = {
@@ -280,77 +295,78 @@ def test_shares_that_are_not_due_are_refused(scheme: str, lie: str) -> None:
         "short": ("p0", replace(honest, self_masks={**honest.self_masks, P1: share[1:]}), REASON.BAD_SHARE),
         "from a dropped party": ("p5", honest, REASON.SURVIVOR_LIST),
     }[lie]
-    table.refuses("server", sender, message, reason)
+    refuses(table, "server", sender, message, reason)
     table.run()
-    assert result_of(table) == table.exact_model(table.names[:5])
+    assert result_of(table) == exact_model(table, table.participants[:5])
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("lie", ["another key", "another list", "dropped party"])
 def test_a_vote_by_the_wrong_key_or_for_another_list_does_not_count(scheme: str, lie: str) -> None:
-    table = LyingTable(scheme, 6)
+    table = lying_table(scheme, 6)
     table.tamper = altering(MaskedInput, "p5", lambda message: None)
-    agreed = table.until(SurvivorList, "p0").message
-    honest = table.until(SurvivorSignature, sender="p0").message
+    agreed = until(table, SurvivorList, "p0").message
+    honest = until(table, SurvivorSignature, sender="p0").message
     assert isinstance(agreed, SurvivorList)
     assert isinstance(honest, SurvivorSignature)
     other = replace(
         agreed, survivors=agreed.survivors[:4], dropped=agreed.survivors[4:] + agreed.dropped, total=4
     )
-    signer = table.identities[P1 if lie == "another key" else P0].signing
+    signer = table.federation.identities[P1 if lie == "another key" else P0].signing
     digest = other.digest if lie == "another list" else agreed.digest
     message = SurvivorSignature(honest.stamp, signer.sign(SURVIVOR_DOMAIN, digest))
     if lie == "dropped party":
-        table.refuses("server", "p5", message, REASON.SURVIVOR_LIST)
+        refuses(table, "server", "p5", message, REASON.SURVIVOR_LIST)
     else:
-        table.refuses("server", "p0", message, REASON.BAD_SIGNATURE)
+        refuses(table, "server", "p0", message, REASON.BAD_SIGNATURE)
     table.run()
-    assert result_of(table) == table.exact_model(table.names[:5])
+    assert result_of(table) == exact_model(table, table.participants[:5])
 
 
 @pytest.mark.parametrize("lie", ["another key", "low order", "same key", "another model"])
 def test_a_round_key_that_would_stop_everyone_is_refused_at_the_door(lie: str) -> None:
-    table = LyingTable("masked", 5)
-    theirs = table.until(RoundKeys, sender="p1")
+    table = lying_table("masked", 5)
+    theirs = until(table, RoundKeys, sender="p1")
     table.drop(theirs)
-    table.deliver(theirs)
-    honest = table.until(RoundKeys, sender="p0").message
+    hand_over(table, theirs)
+    honest = until(table, RoundKeys, sender="p0").message
     assert isinstance(honest, RoundKeys)
     assert isinstance(theirs.message, RoundKeys)
     key = {"low order": bytes(32), "same key": theirs.message.keys.key}.get(lie, honest.keys.key)
     model_hash = bytes(32) if lie == "another model" else honest.keys.model_hash
     digest = round_key_digest(honest.stamp, P0, key, model_hash)
-    signer = table.identities[P1 if lie == "another key" else P0].signing
+    signer = table.federation.identities[P1 if lie == "another key" else P0].signing
     record = replace(
         honest.keys, key=key, model_hash=model_hash, signature=signer.sign(ROUND_KEY_DOMAIN, digest)
     )
     reason = {"another key": REASON.BAD_SIGNATURE, "another model": REASON.WRONG_MODEL}.get(
         lie, REASON.BAD_KEY
     )
-    table.refuses("server", "p0", replace(honest, keys=record), reason)
+    refuses(table, "server", "p0", replace(honest, keys=record), reason)
     table.run()
-    assert result_of(table) == table.exact_model(table.names)
+    assert result_of(table) == exact_model(table, table.participants)
 
 
 @pytest.mark.parametrize("scheme", PEERS)
 @pytest.mark.parametrize("field", ["given", "taken"])
 def test_wrong_revealed_keys_are_seen_in_the_check_coordinate(scheme: str, field: str) -> None:
     """The attempt fails; the next one, of the same four and without anything to reveal, gives the true sum."""
-    table = LyingTable(scheme, 5)
+    table = lying_table(scheme, 5)
 
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         message = flight.message
         if isinstance(message, MaskedInput) and flight.sender == "p4":
-            table.lose("p4")
+            table.crash("p4")
+            return None
         if isinstance(message, SeedsRevealed) and flight.sender == P0:
             return replace(message, **{field: {name: bytes(32) for name in getattr(message, field)}})
         return message
 
     table.tamper = tamper
     table.run()
-    assert table.reasons(*table.names[:4]) == {REASON.CHECK_FAILED}
-    assert [one.attempt for one in table.told[P0].commits] == [1]
-    assert result_of(table) == table.exact_model(table.names[:4])
+    assert reasons(table, *table.participants[:4]) == {REASON.CHECK_FAILED}
+    assert [one.attempt for one in told(table, P0).commits] == [1]
+    assert result_of(table) == exact_model(table, table.participants[:4])
 
 
 @pytest.mark.parametrize("scheme", SECURE)
@@ -359,17 +375,17 @@ def test_a_withdrawal_that_leaves_too_few_ends_the_attempt_with_its_reason(
     scheme: str, before: type[Message]
 ) -> None:
     """Three of at least three: whichever message comes last, the server closes the attempt and does not stumble."""
-    table = LyingTable(scheme, 3, max_attempts=1)
+    table = lying_table(scheme, 3, max_attempts=1)
 
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, before) and flight.sender == "p2":
             return Withdrawn(flight.message.stamp, "EncodingError")
         return flight.message
 
     table.tamper = tamper
     table.run()
-    assert table.nobody_has_a_result()
-    assert [failure.reason for failure in table.told[SERVER].failures] == [REASON.COHORT_TOO_SMALL]
+    assert nobody_has_a_result(table)
+    assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.COHORT_TOO_SMALL]
 
 
 BAD_INPUTS = {
@@ -386,12 +402,12 @@ BAD_INPUTS = {
 def test_a_party_whose_own_values_do_not_fit_withdraws_and_the_others_finish(
     scheme: str, problem: str
 ) -> None:
-    table = LyingTable(scheme, 5)
-    table.inputs[PartyId("p4"), 0] = BAD_INPUTS[problem]
+    table = lying_table(scheme, 5)
+    fix_input(table, PartyId("p4"), 0, BAD_INPUTS[problem])
     table.run()
-    (failure,) = table.told[PartyId("p4")].failures
+    (failure,) = told(table, PartyId("p4")).failures
     assert failure.reason is REASON.WITHDRAWN
-    assert table.messages(Withdrawn, "p4")[0].reason == EncodingError.told
-    assert not table.messages(MaskedInput, "p4")
-    assert table.told[SERVER].commits[0].members == tuple(table.names[:4])
-    assert result_of(table) == table.exact_model(table.names[:4])
+    assert messages(table, Withdrawn, "p4")[0].reason == EncodingError.told
+    assert not messages(table, MaskedInput, "p4")
+    assert told(table, SERVER).commits[0].members == tuple(table.participants[:4])
+    assert result_of(table) == exact_model(table, table.participants[:4])

@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.tables.lying_table import Flight, LyingTable
+from tests.support.tables.lying_table import (
+    attempt_of,
+    exact_model,
+    hand_over,
+    lying_table,
+    messages,
+    nobody_has_a_result,
+    refuses,
+    say,
+    told,
+    until,
+)
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -23,6 +34,8 @@ from veilsum.protocol.secure_sum.survivors import (
 )
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.testing.table import Table
+from veilsum.simulations.testing.trace import InFlight
 
 SECURE = ("masked", "mpc", "ampc")
 REASON = AbortReason
@@ -40,13 +53,13 @@ def listing(honest: Message, survivors: Names, dropped: Names) -> SurvivorList:
     return replace(honest, survivors=survivors, dropped=dropped, total=len(survivors))
 
 
-def losing(kind: type[Message], *lost: str) -> Callable[[LyingTable], None]:
+def losing(kind: type[Message], *lost: str) -> Callable[[Table], None]:
     """The named parties vanish right before they would send such a message."""
 
-    def install(table: LyingTable) -> None:
-        def tamper(flight: Flight) -> Message | None:
+    def install(table: Table) -> None:
+        def tamper(flight: InFlight) -> Message | None:
             if isinstance(flight.message, kind) and flight.sender in lost:
-                table.lose(flight.sender)
+                table.crash(flight.sender)
                 return None
             return flight.message
 
@@ -55,19 +68,19 @@ def losing(kind: type[Message], *lost: str) -> Callable[[LyingTable], None]:
     return install
 
 
-def table_with_dropout(scheme: str, **fields: object) -> LyingTable:
+def table_with_dropout(scheme: str, **fields: object) -> Table:
     """Five parties, of which p4 never uploads."""
-    table = LyingTable(scheme, 5, **fields)  # type: ignore[arg-type]  # fields of Parameters
+    table = lying_table(scheme, 5, **fields)  # type: ignore[arg-type]  # fields of Parameters
     losing(MaskedInput, "p4")(table)
     return table
 
 
-def finishes_exactly(table: LyingTable, members: Names) -> bool:
+def finishes_exactly(table: Table, members: Names) -> bool:
     """Whether the run, from here on honest, ends with the exact mean over `members` wherever it ends."""
     table.run()
-    holders = [SERVER] if table.scheme.server_holds_model else list(members)
-    results = [table.told[name].commits[-1] for name in holders]
-    expected = table.exact_model(members)
+    holders = [SERVER] if table.federation.scheme.server_holds_model else list(members)
+    results = [told(table, name).commits[-1] for name in holders]
+    expected = exact_model(table, members)
     return all(
         one.members == members and one.model is not None and one.model.tobytes() == expected
         for one in results
@@ -90,11 +103,11 @@ LYING_LISTS = {
 def test_a_lying_survivor_list_is_refused_and_the_honest_one_still_counts(scheme: str, lie: str) -> None:
     survivors, dropped, reason = LYING_LISTS[lie]
     table = table_with_dropout(scheme)
-    honest = table.until(SurvivorList, "p0").message
+    honest = until(table, SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    table.refuses("p0", "server", listing(honest, survivors, dropped), reason)
-    assert not table.messages(SurvivorSignature, "p0")
-    assert not table.messages(ReleasedShares)
+    refuses(table, "p0", "server", listing(honest, survivors, dropped), reason)
+    assert not messages(table, SurvivorSignature, "p0")
+    assert not messages(table, ReleasedShares)
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
 
@@ -102,60 +115,60 @@ def test_a_lying_survivor_list_is_refused_and_the_honest_one_still_counts(scheme
 def test_survivors_must_be_named_to_count_against_a_lying_server(scheme: str) -> None:
     """Two named survivors do not become three by saying so."""
     table = table_with_dropout(scheme)
-    honest = table.until(SurvivorList, "p0").message
+    honest = until(table, SurvivorList, "p0").message
     claimed = replace(listing(honest, names(0, 1), names(2, 3, 4)), total=3)
-    table.refuses("p0", "server", claimed, REASON.SURVIVOR_LIST)
+    refuses(table, "p0", "server", claimed, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_only_the_server_may_name_survivors(scheme: str) -> None:
     table = table_with_dropout(scheme)
-    honest = table.until(SurvivorList, "p0").message
-    table.refuses("p0", "p1", honest, REASON.UNEXPECTED_MESSAGE)
+    honest = until(table, SurvivorList, "p0").message
+    refuses(table, "p0", "p1", honest, REASON.UNEXPECTED_MESSAGE)
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_a_party_that_never_shared_cannot_be_called_a_survivor(scheme: str) -> None:
     """Its self mask could not be removed; and under `masked` nobody has masks with it."""
-    table = LyingTable(scheme, 6)
+    table = lying_table(scheme, 6)
     losing(SealedShares, "p5")(table)
-    honest = table.until(SurvivorList, "p0").message
+    honest = until(table, SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
     padded = listing(honest, names(0, 1, 2, 3, 4, 5), ())
-    table.refuses("p0", "server", padded, REASON.SURVIVOR_LIST)
+    refuses(table, "p0", "server", padded, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(0, 1, 2, 3, 4))
 
 
 def test_members_outside_the_cohort_do_not_make_a_small_sum_large() -> None:
     """p5 is in the session but sent no key: it can neither survive nor drop."""
-    table = LyingTable("masked", 6, min_parties=5)
+    table = lying_table("masked", 6, min_parties=5)
     losing(RoundKeys, "p5")(table)
-    honest = table.until(SurvivorList, "p0").message
+    honest = until(table, SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
     padded = listing(honest, names(0, 1, 2, 3, 5), names(4))
-    table.refuses("p0", "server", padded, REASON.UNKNOWN_PARTY)
+    refuses(table, "p0", "server", padded, REASON.UNKNOWN_PARTY)
     assert finishes_exactly(table, names(0, 1, 2, 3, 4))
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 def test_a_second_list_in_one_attempt_is_equivocation(scheme: str) -> None:
     table = table_with_dropout(scheme)
-    flight = table.until(SurvivorList, "p0")
+    flight = until(table, SurvivorList, "p0")
     table.drop(flight)
-    table.deliver(flight)
+    hand_over(table, flight)
     assert isinstance(flight.message, SurvivorList)
     other = listing(flight.message, names(0, 1, 2), names(3, 4))
-    table.refuses("p0", "server", other, REASON.EQUIVOCATION)
-    table.refuses("p0", "server", flight.message, REASON.REPLAY)
-    assert len(table.messages(SurvivorSignature, "p0")) == 1
+    refuses(table, "p0", "server", other, REASON.EQUIVOCATION)
+    refuses(table, "p0", "server", flight.message, REASON.REPLAY)
+    assert len(messages(table, SurvivorSignature, "p0")) == 1
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
 
-def signed_by(table: LyingTable, digest: bytes, *signers: str) -> dict[PartyId, bytes]:
+def signed_by(table: Table, digest: bytes, *signers: str) -> dict[PartyId, bytes]:
     return {
-        PartyId(name): table.identities[PartyId(name)].signing.sign(SURVIVOR_DOMAIN, digest)
+        PartyId(name): table.federation.identities[PartyId(name)].signing.sign(SURVIVOR_DOMAIN, digest)
         for name in signers
     }
 
@@ -167,8 +180,8 @@ def signed_by(table: LyingTable, digest: bytes, *signers: str) -> dict[PartyId, 
 def test_a_false_proof_of_agreement_releases_nothing(scheme: str, lie: str) -> None:
     """t signatures of holders that survive, over the list that we signed: nothing less will do."""
     table = table_with_dropout(scheme)
-    agreed = table.until(SurvivorList, "p0").message
-    proof = table.until(SurvivorProof, "p0").message
+    agreed = until(table, SurvivorList, "p0").message
+    proof = until(table, SurvivorProof, "p0").message
     assert isinstance(agreed, SurvivorList)
     assert isinstance(proof, SurvivorProof)
     good = dict(proof.signatures)
@@ -183,9 +196,9 @@ def test_a_false_proof_of_agreement_releases_nothing(scheme: str, lie: str) -> N
         "another list": (three | signed_by(table, other.digest, "p3"), REASON.BAD_SIGNATURE),
         "stranger": (good | {PartyId("stranger"): bytes(64)}, REASON.SURVIVOR_LIST),
     }[lie]
-    table.refuses("p0", "server", replace(proof, signatures=signatures), reason)
-    assert not table.messages(ReleasedShares, "p0")
-    assert not table.messages(SeedsRevealed, "p0")
+    refuses(table, "p0", "server", replace(proof, signatures=signatures), reason)
+    assert not messages(table, ReleasedShares, "p0")
+    assert not messages(table, SeedsRevealed, "p0")
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
 
@@ -193,41 +206,41 @@ def test_a_false_proof_of_agreement_releases_nothing(scheme: str, lie: str) -> N
 @pytest.mark.parametrize("split", [1, 2])
 def test_two_lists_for_two_groups_never_both_collect_t(scheme: str, split: int) -> None:
     """Whatever signatures the server holds after showing two lists, at most one group releases anything."""
-    table = LyingTable(scheme, 5)
+    table = lying_table(scheme, 5)
     everyone, without_first = names(0, 1, 2, 3, 4), names(1, 2, 3, 4)
 
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, SurvivorList) and flight.receiver > PartyId(f"p{split}"):
             return listing(flight.message, without_first, names(0))
         return None if isinstance(flight.message, SurvivorProof) else flight.message
 
     table.tamper = tamper
-    table.until(SurvivorSignature)
-    table.settle()
+    until(table, SurvivorSignature)
+    table.deliver_all()
     signatures = {
         flight.sender: flight.message.signature
-        for flight in table.sent
+        for flight in table.trace.sent
         if isinstance(flight.message, SurvivorSignature)
     }
     assert signatures.keys() == set(everyone)
-    stamp = table.attempt_of("p1").stamp
+    stamp = attempt_of(table, "p1").stamp
     for group in (everyone[: split + 1], everyone[split + 1 :]):
         for name in group:
             own = {signer: signatures[signer] for signer in group}
-            table.refuses(name, "server", SurvivorProof(stamp, own), REASON.SURVIVOR_LIST)
+            refuses(table, name, "server", SurvivorProof(stamp, own), REASON.SURVIVOR_LIST)
     table.run()
-    assert not table.messages(ReleasedShares)
-    assert not table.messages(SeedsRevealed)
-    assert table.nobody_has_a_result()
+    assert not messages(table, ReleasedShares)
+    assert not messages(table, SeedsRevealed)
+    assert nobody_has_a_result(table)
 
 
 @pytest.mark.parametrize("scheme", ["mpc", "ampc"])
 def test_neighbours_told_that_a_peer_dropped_reveal_nothing_without_t_signatures(scheme: str) -> None:
     """On a ring of seven, two neighbours hold all that hides a peer but its self mask, and t = 5 need neither."""
-    table = LyingTable(scheme, 7, graph="ring")
+    table = lying_table(scheme, 7, graph="ring")
     victim, around, everyone = PartyId("p3"), names(2, 4), names(*range(7))
 
-    def tamper(flight: Flight) -> Message | None:
+    def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, SurvivorList) and flight.receiver in around:
             others = tuple(name for name in everyone if name != victim)
             return listing(flight.message, others, (victim,))
@@ -235,44 +248,44 @@ def test_neighbours_told_that_a_peer_dropped_reveal_nothing_without_t_signatures
 
     table.tamper = tamper
     table.run()
-    releasing = {flight.sender for flight in table.sent if isinstance(flight.message, ReleasedShares)}
+    releasing = {flight.sender for flight in table.trace.sent if isinstance(flight.message, ReleasedShares)}
     assert releasing == set(everyone) - set(around)
-    assert not table.messages(SeedsRevealed)
-    assert not {name for name in around if table.told[name].commits}
+    assert not messages(table, SeedsRevealed)
+    assert not {name for name in around if told(table, name).commits}
 
 
 @pytest.mark.parametrize("scheme", ["mpc", "ampc"])
 def test_dropped_peers_must_not_cut_the_survivors_apart(scheme: str) -> None:
     """With p1 and p3 of a ring gone, p2 would be opened alone."""
-    table = LyingTable(scheme, 7, graph="ring")
-    honest = table.until(SurvivorList, "p5").message
+    table = lying_table(scheme, 7, graph="ring")
+    honest = until(table, SurvivorList, "p5").message
     assert isinstance(honest, SurvivorList)
     cut = listing(honest, names(0, 2, 4, 5, 6), names(1, 3))
-    detail = table.refuses("p5", "server", cut, REASON.GRAPH_TOO_THIN)
+    detail = refuses(table, "p5", "server", cut, REASON.GRAPH_TOO_THIN)
     assert "p0 and p2" in detail
     assert finishes_exactly(table, names(*range(7)))
 
 
 def test_an_honest_server_repeats_an_attempt_whose_survivors_were_cut_apart() -> None:
     """Ring of eight clients, two opposite ones vanish: no sum opens, and the next attempt goes around them."""
-    table = LyingTable("masked", 8, graph="ring", threat=Threat.SEMI_HONEST)
+    table = lying_table("masked", 8, graph="ring", threat=Threat.SEMI_HONEST)
     losing(MaskedInput, "p1", "p5")(table)
     table.run()
-    assert [failure.reason for failure in table.told[SERVER].failures] == [REASON.GRAPH_TOO_THIN]
-    assert {name: len(table.told[name].commits) for name in names(0, 2, 3, 4, 6, 7)} == dict.fromkeys(
+    assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.GRAPH_TOO_THIN]
+    assert {name: len(told(table, name).commits) for name in names(0, 2, 3, 4, 6, 7)} == dict.fromkeys(
         names(0, 2, 3, 4, 6, 7), 1
     )
-    assert all(message.stamp.attempt == 1 for message in table.messages(ReleasedShares))
+    assert all(message.stamp.attempt == 1 for message in messages(table, ReleasedShares))
 
 
 def test_the_neighbours_of_a_victim_are_not_both_alive_to_some_and_gone_to_others() -> None:
     """Twelve clients, six neighbours each: the server needs the victim's self mask from its neighbours and their
     keys from everyone else. A client releases only if each party it holds shares of has t holders behind its
     list, so the border of the two stories releases nothing, and the victim stays closed."""
-    table = LyingTable("masked", 12, graph="k-regular:6", threshold=5)
-    honest = table.until(SurvivorList).message
+    table = lying_table("masked", 12, graph="k-regular:6", threshold=5)
+    honest = until(table, SurvivorList).message
     assert isinstance(honest, SurvivorList)
-    graph = table.attempt_of("p0")._round.graph  # type: ignore[attr-defined]  # the test is the attacker
+    graph = attempt_of(table, "p0")._round.graph  # type: ignore[attr-defined]  # the test is the attacker
     victim = PartyId("p0")
     inside = {victim, *graph.neighbours[victim]}
     others = tuple(name for name in honest.survivors if name not in graph.neighbours[victim])
@@ -280,31 +293,31 @@ def test_the_neighbours_of_a_victim_are_not_both_alive_to_some_and_gone_to_other
     for flight in list(table.wire):
         table.drop(flight)
         told = flight.message if flight.receiver in inside else story
-        assert table.say("server", flight.receiver, told) is None or flight.receiver not in inside
+        assert say(table, "server", flight.receiver, told) is None or flight.receiver not in inside
     signatures = {
         flight.sender: flight.message.signature
-        for flight in table.sent
+        for flight in table.trace.sent
         if isinstance(flight.message, SurvivorSignature)
     }
     for name in inside & signatures.keys():
         own = {signer: signatures[signer] for signer in inside if signer in signatures}
-        table.say("server", name, SurvivorProof(honest.stamp, own))
-    released = [message for message in table.messages(ReleasedShares) if victim in message.self_masks]
+        say(table, "server", name, SurvivorProof(honest.stamp, own))
+    released = [message for message in messages(table, ReleasedShares) if victim in message.self_masks]
     assert len(released) < 5
 
 
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("lie", ["too few", "stranger", "our own"])
 def test_false_deliveries_of_shares_are_refused(scheme: str, lie: str) -> None:
-    table = LyingTable(scheme, 5)
-    honest = table.until(DeliveredShares, "p0").message
+    table = lying_table(scheme, 5)
+    honest = until(table, DeliveredShares, "p0").message
     assert isinstance(honest, DeliveredShares)
     boxes, reason = {
         "too few": (dict(list(honest.boxes.items())[:2]), REASON.COHORT_TOO_SMALL),
         "stranger": ({**honest.boxes, PartyId("stranger"): bytes(80)}, REASON.UNKNOWN_PARTY),
         "our own": ({**honest.boxes, PartyId("p0"): bytes(80)}, REASON.UNKNOWN_PARTY),
     }[lie]
-    table.refuses("p0", "server", replace(honest, boxes=boxes), reason)
+    refuses(table, "p0", "server", replace(honest, boxes=boxes), reason)
     assert finishes_exactly(table, names(*range(5)))
 
 
@@ -312,8 +325,8 @@ def test_false_deliveries_of_shares_are_refused(scheme: str, lie: str) -> None:
 @pytest.mark.parametrize("lie", ["altered", "swapped"])
 def test_share_boxes_that_the_server_touched_do_not_open(scheme: str, lie: str) -> None:
     """The holder says so and goes on without those shares; the others suffice."""
-    table = LyingTable(scheme, 5)
-    flight = table.until(DeliveredShares, "p0")
+    table = lying_table(scheme, 5)
+    flight = until(table, DeliveredShares, "p0")
     assert isinstance(flight.message, DeliveredShares)
     boxes = dict(flight.message.boxes)
     one, two = PartyId("p1"), PartyId("p2")
@@ -322,31 +335,31 @@ def test_share_boxes_that_the_server_touched_do_not_open(scheme: str, lie: str) 
     else:
         boxes[one], boxes[two] = boxes[two], boxes[one]
     table.drop(flight)
-    assert table.say("server", "p0", replace(flight.message, boxes=boxes)) is None
+    assert say(table, "server", "p0", replace(flight.message, boxes=boxes)) is None
     assert finishes_exactly(table, names(*range(5)))
     spoiled = {"p1"} if lie == "altered" else {"p1", "p2"}
-    assert set(table.told[PartyId("p0")].warnings) == {
+    assert set(told(table, PartyId("p0")).warnings) == {
         f"the share box of {name} does not open" for name in spoiled
     }
-    released = table.messages(ReleasedShares, "p0")[0]
+    released = messages(table, ReleasedShares, "p0")[0]
     assert not spoiled & released.self_masks.keys()
 
 
 @pytest.mark.parametrize("when", [RoundKeys, SealedShares, MaskedInput])
 def test_a_round_cannot_be_closed_over_the_heads_of_its_clients(when: type[Message]) -> None:
     """A client that agreed to no survivor list has no result, whatever the server says."""
-    table = LyingTable("masked", 5)
-    table.until(when, sender="p0")
-    stamp = table.attempt_of("p0").stamp
+    table = lying_table("masked", 5)
+    until(table, when, sender="p0")
+    stamp = attempt_of(table, "p0").stamp
     closed = RoundClosed(stamp, True, names(0, 1, 2, 3, 4), bytes(32))
-    table.refuses("p0", "server", closed, REASON.SURVIVOR_LIST)
+    refuses(table, "p0", "server", closed, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(*range(5)))
 
 
 def test_a_round_cannot_be_closed_with_another_set_than_agreed() -> None:
-    table = LyingTable("masked", 5)
-    table.until(ReleasedShares, sender="p0")
-    stamp = table.attempt_of("p0").stamp
+    table = lying_table("masked", 5)
+    until(table, ReleasedShares, sender="p0")
+    stamp = attempt_of(table, "p0").stamp
     for members in (names(0, 1, 2, 3), names(1, 2, 3, 4), ()):
-        table.refuses("p0", "server", RoundClosed(stamp, True, members, bytes(32)), REASON.SURVIVOR_LIST)
+        refuses(table, "p0", "server", RoundClosed(stamp, True, members, bytes(32)), REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(*range(5)))

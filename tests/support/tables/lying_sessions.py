@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.tables.lying_table import LyingTable
+from tests.support.tables.lying_table import messages, say
 from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
 from veilsum.protocol.wire.messages import Stamp
+from veilsum.simulations.testing.table import Table
 
 
-def session_of(table: LyingTable, number: int, *names: str) -> Stamp:
+def session_of(table: Table, number: int, *names: str) -> Stamp:
     """A lying server opens a session with these parties alone; returns the stamp of a round 0 in it."""
     invitation = bytes([number]) * 32
     for name in names:
-        assert table.say("server", name, Invitation(Stamp(), invitation)) is None
+        assert say(table, "server", name, Invitation(Stamp(), invitation)) is None
     hellos = {
         flight.sender: flight.message.hello
-        for flight in table.sent
+        for flight in table.trace.sent
         if isinstance(flight.message, Hello) and flight.message.invitation == invitation
     }
-    session = SessionTerms(table.roster, table.parameters, invitation).open(hellos)
+    session = SessionTerms(table.federation.roster, table.federation.parameters, invitation).open(hellos)
     stamp = Stamp(session.id, 0, number)
     for name in names:
-        assert table.say("server", name, SessionOpened(stamp, session.hellos)) is None
-    table.settle()
+        assert say(table, "server", name, SessionOpened(stamp, session.hellos)) is None
+    table.deliver_all()
     return stamp
 
 
-def opening(table: LyingTable, stamp: Stamp) -> RoundOpened:
+def opening(table: Table, stamp: Stamp) -> RoundOpened:
     """Round 0 as the server of this scheme opens it."""
-    honest = table.messages(RoundOpened)[0]
+    honest = messages(table, RoundOpened)[0]
     assert isinstance(honest, RoundOpened)
     return replace(honest, stamp=replace(honest.stamp, session=stamp.session, attempt=stamp.attempt))
