@@ -6,6 +6,7 @@ imported. A name can be taken once, so no class ever takes the place of another.
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 
 from veilsum.protocol.errors import ParameterError
@@ -13,11 +14,13 @@ from veilsum.protocol.machines.scheme import Scheme
 
 S = TypeVar("S", bound=type[Scheme])
 
+_NAME = re.compile(r"[\w.-]+")
 _registry: dict[str, Scheme] = {}
 
 
 def register(cls: S) -> S:
     """Make a scheme known under its name; a name can be taken once."""
+    _require_name(cls)
     known = _registry.get(cls.name)
     if known is not None and _home_of(type(known)) != _home_of(cls):
         raise ParameterError(
@@ -26,7 +29,7 @@ def register(cls: S) -> S:
                 f"give {_home_of(cls)} a name of its own"
             ]
         )
-    _registry[cls.name] = cls()
+    _registry[cls.name] = _make(cls)
     return cls
 
 
@@ -44,6 +47,31 @@ def find_scheme(name: str) -> Scheme:
         if last in (type(scheme).__qualname__, scheme.name):
             return scheme
     raise ParameterError([f"unknown scheme {name!r}; known schemes: {', '.join(sorted(_registry))}"])
+
+
+def _require_name(cls: type[Scheme]) -> None:
+    name: object = getattr(cls, "name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ParameterError(
+            [
+                f"scheme {_home_of(cls)} has the name {name!r}: give it one of letters, digits, '-', '_' and '.'"
+            ]
+        )
+
+
+def _make(cls: type[Scheme]) -> Scheme:
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise ParameterError([f"scheme {_home_of(cls)} lacks {', '.join(missing)}: give it each of them"])
+    try:
+        return cls()
+    except Exception as error:
+        raise ParameterError(
+            [
+                f"scheme {_home_of(cls)} cannot be made without arguments ({type(error).__name__}: {error}): correct "
+                "its __init__"
+            ]
+        ) from error
 
 
 def _home_of(cls: type[Scheme]) -> str:

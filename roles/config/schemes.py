@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.schemes.registry import find_scheme, register
 from veilsum.roles.config.user_code import load_named
@@ -18,15 +17,5 @@ def load_scheme(text: str) -> Scheme:
     code = load_named("scheme", text)
     named = code.value()
     if isinstance(named, type) and issubclass(named, Scheme):
-        return _registered(text, named)
+        return find_scheme(register(named).name)
     return find_scheme(text)
-
-
-def _registered(text: str, named: type[Scheme]) -> Scheme:
-    if not isinstance(getattr(named, "name", None), str):
-        raise ParameterError([f'scheme {text!r}: {named.__name__} has no name: give it one, name = "..."'])
-    missing = sorted(getattr(named, "__abstractmethods__", ()))
-    if missing:
-        raise ParameterError([f"scheme {text!r}: {named.__name__} lacks {', '.join(missing)}"])
-    register(named)
-    return find_scheme(named.name)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,12 +22,8 @@ from veilsum.protocol.errors import ParameterError
 class UserCodeNotFound(ParameterError):
     """The module that a user named cannot be imported."""
 
-    def __init__(self, what: str, text: str, module: str, why: object) -> None:
-        super().__init__(
-            [
-                f"{what} {text!r}: module {module} cannot be imported ({why}); is it installed or on PYTHONPATH?"
-            ]
-        )
+    def __init__(self, what: str, text: str, module: str, why: object, remedy: str) -> None:
+        super().__init__([f"{what} {text!r}: module {module} cannot be imported ({why}); {remedy}"])
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,28 @@ class UserCode:
 def load_named(what: str, text: str) -> UserCode:
     """Import the module of `package.module:name`; `what` is the word for it in an error."""
     module, _, name = text.rpartition(":")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UserCodeNotFound(what, text, module, "no name of a module", "write package.module:Name")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
     try:
         return UserCode(importlib.import_module(module), name)
-    except (ImportError, ValueError) as error:
-        raise UserCodeNotFound(what, text, module, error) from error
+    except ParameterError:
+        raise
+    except ModuleNotFoundError as error:
+        raise UserCodeNotFound(what, text, module, error, "is it installed or on PYTHONPATH?") from error
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UserCodeNotFound(what, text, module, why, "correct the module") from error
+
+
+@contextmanager
+def making(what: str, text: str, advice: str) -> Iterator[None]:
+    """Whatever the code of a user raises while something is made of it is an error in what was named."""
+    try:
+        yield
+    except ParameterError:
+        raise
+    except Exception as error:
+        raise ParameterError([f"{what} {text!r} raised {type(error).__name__}: {error}; {advice}"]) from error

@@ -167,7 +167,7 @@ def _make(name: str, path: str, options: TaskOptions) -> Task:
     if not callable(function):
         raise TaskError(f"task {name!r}: module {code.module.__name__} has no function {function_name}")
     try:
-        made = function(options)
+        return _require_task(name, function(options))
     except ProtocolError:
         raise
     except Exception as error:
@@ -175,7 +175,6 @@ def _make(name: str, path: str, options: TaskOptions) -> Task:
             f"task {name!r}: {function_name}(options) raised {type(error).__name__}: {error}; a task is a function "
             "that takes one TaskOptions and returns a Task"
         ) from error
-    return _require_task(name, made)
 
 
 def _require_task(name: str, task: Any) -> Task:

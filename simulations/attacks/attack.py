@@ -92,12 +92,34 @@ class Attack:
 
     def load(self) -> Callable[..., Any]:
         """The function of a built-in attack."""
+        if not self.place:
+            raise ParameterError(
+                [
+                    f"attack {type(self).__name__} does nothing yet: give it a method of its own: invert, form or run"
+                ]
+            )
         return _find(f"{_ATTACKS}.{self.place}")
 
     def rows(self, request: Any, steps: Any) -> Iterator[Any]:
         """The rows that the audit of a request has."""
-        found: Iterator[Any] = _find(f"{_ROWS}.{self.experiment}")(request, steps)
+        found: Iterator[Any] = self._find_rows()(request, steps)
         return found
+
+    def require_findable(self) -> None:
+        """Raise if the audit has no rows for it; asked of a user's attack, whose own `rows` need none."""
+        if type(self).rows is Attack.rows:
+            self._find_rows()
+
+    def _find_rows(self) -> Callable[..., Any]:
+        try:
+            return _find(f"{_ROWS}.{self.experiment}")
+        except (AttributeError, ModuleNotFoundError) as error:
+            raise ParameterError(
+                [
+                    f"attack {type(self).__name__}: experiment {self.experiment!r} is not there ({error}): "
+                    f"name one of a built-in attack, such as {Attack.experiment!r}, or leave it out"
+                ]
+            ) from error
 
 
 @dataclass(frozen=True)

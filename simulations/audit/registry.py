@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.user_code import load_named
+from veilsum.roles.config.user_code import load_named, making
 from veilsum.simulations.attacks.attack import (
     Attack,
     GradientInversion,
@@ -252,7 +252,9 @@ def _own_attack(place: str) -> Attack:
         raise ParameterError(
             [f"attack {place!r}: {code.module.__name__} has no class {code.name} that extends Attack"]
         )
-    made = found()
-    if not made.name or made.name in ATTACKS:
+    with making("attack", place, "an attack is made without arguments: give every field a default"):
+        made = found()
+    if not isinstance(made.name, str) or not made.name or made.name in ATTACKS:
         raise ParameterError([f"attack {place!r}: give it a name of its own, which {made.name!r} is not"])
+    made.require_findable()
     return made

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import ParameterError
 from veilsum.roles.learning.defences.ranges import Rule
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Defence:
 
     def guard(self, key: PrivateKey) -> Guard:
         """The defence at work for one party; what it keeps private is drawn from the key."""
-        raise LocalProtocolError(f"defence {self.name!r} has no guard: give its class a method `guard(key)`")
+        raise ParameterError([f"defence {self.name!r} has no guard: give its class a method `guard(key)`"])
 
 
 def load_guard(place: str) -> Callable[..., Guard]:

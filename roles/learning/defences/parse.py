@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.user_code import making
 from veilsum.roles.learning.defences.defence import Configuration, Defence
 from veilsum.roles.learning.defences.ranges import Rule
 from veilsum.roles.learning.defences.registry import BUILT_IN, built_in_defences, find_defence, spelled
@@ -119,7 +120,16 @@ def _read_part(text: str, problems: list[str]) -> Defence | None:
     values = dict(_read_settings(name, settings, kind.rules, problems))
     missing = [key for key in kind.required if not _is_given(key, settings)]
     problems += [f"{name} needs {key}: {kind.rules[key].allowed}" for key in missing]
-    return None if len(problems) > found else kind(**values)
+    return None if len(problems) > found else _make(name, kind, values, problems)
+
+
+def _make(name: str, kind: type[Defence], values: Mapping[str, Any], problems: list[str]) -> Defence | None:
+    try:
+        with making("defence", name, "a defence is made of its settings alone"):
+            return kind(**values)
+    except ParameterError as error:
+        problems += error.problems
+        return None
 
 
 def _read_settings(

@@ -56,13 +56,31 @@ def _own_defence(place: str) -> type[Defence]:
         raise ParameterError(
             [f"defence {place!r}: {named.module.__name__} has no dataclass {named.name} that extends Defence"]
         )
-    if not isinstance(getattr(found, "name", None), str) or found.name in BUILT_IN:
+    if not isinstance(getattr(found, "name", None), str) or not found.name or found.name in BUILT_IN:
         raise ParameterError(
             [
                 f"defence {place!r}: give the class a name of its own; {', '.join(BUILT_IN)} are built-in defences"
             ]
         )
-    missing = [key for key in found.rules if key not in {one.name for one in dataclasses.fields(found)}]
-    if missing:
-        raise ParameterError([f"defence {place!r}: rules name {', '.join(missing)}, which are no fields"])
+    problems = [f"defence {place!r}: {problem}" for problem in _faults_of(found)]
+    if problems:
+        raise ParameterError(problems)
     return found
+
+
+def _faults_of(kind: type[Defence]) -> Iterator[str]:
+    """Why no text can make this defence, or no party use it."""
+    fields = {one.name: one for one in dataclasses.fields(kind)}
+    if strange := [key for key in kind.rules if key not in fields]:
+        yield f"rules name {', '.join(strange)}, which are no fields"
+    if ruleless := [key for key in kind.required if key not in kind.rules]:
+        yield f"required settings {', '.join(ruleless)} have no rule: say in `rules` what they may be"
+    demanded = [key for key, one in fields.items() if one.init and not _has_default(one)]
+    if unsaid := [key for key in demanded if key not in kind.required]:
+        yield f"{', '.join(unsaid)} has no default: give it one, or name it in `required`"
+    if kind.guard is Defence.guard:
+        yield "it has no guard: give the class a method `guard(key)`"
+
+
+def _has_default(field: dataclasses.Field[object]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
