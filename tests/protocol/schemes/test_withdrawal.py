@@ -1,0 +1,78 @@
+"""A party that withdraws, for others' sake or since its own values do not fit, costs nobody a true result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.tables.lying_table import (
+    exact_model,
+    fix_input,
+    lying_table,
+    messages,
+    nobody_has_a_result,
+    told,
+)
+from veilsum.protocol.errors import AbortReason, EncodingError
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.session import Withdrawn
+from veilsum.protocol.numbers.model import LocalResult
+from veilsum.protocol.secure_sum.shares import SealedShares
+from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.testing.table import Table
+from veilsum.simulations.testing.trace import InFlight
+
+SECURE = ("masked", "mpc", "ampc")
+REASON = AbortReason
+
+
+def result_of(table: Table) -> bytes:
+    holder = SERVER if table.federation.scheme.server_holds_model else table.participants[1]
+    model = told(table, holder).commits[0].model
+    assert model is not None
+    return model.tobytes()
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("before", [SealedShares, MaskedInput])
+def test_a_withdrawal_that_leaves_too_few_ends_the_attempt_with_its_reason(
+    scheme: str, before: type[Message]
+) -> None:
+    """Three of at least three: whichever message comes last, the server closes the attempt and does not stumble."""
+    table = lying_table(scheme, 3, max_attempts=1)
+
+    def tamper(flight: InFlight) -> Message | None:
+        if isinstance(flight.message, before) and flight.sender == "p2":
+            return Withdrawn(flight.message.stamp, "EncodingError")
+        return flight.message
+
+    table.tamper = tamper
+    table.run()
+    assert nobody_has_a_result(table)
+    assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.COHORT_TOO_SMALL]
+
+
+BAD_INPUTS = {
+    "no samples": LocalResult(np.zeros(6, dtype=np.float32), 0),
+    "too many samples": LocalResult(np.zeros(6, dtype=np.float32), 1001),
+    "not a number": LocalResult(np.array([0, 0, np.nan, 0, 0, 0], dtype=np.float32), 5),
+    "infinite": LocalResult(np.array([0, 0, np.inf, 0, 0, 0], dtype=np.float32), 5),
+    "beyond the clip": LocalResult(np.array([0, 0, 8.5, 0, 0, 0], dtype=np.float32), 5),
+}
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("problem", BAD_INPUTS)
+def test_a_party_whose_own_values_do_not_fit_withdraws_and_the_others_finish(
+    scheme: str, problem: str
+) -> None:
+    table = lying_table(scheme, 5)
+    fix_input(table, PartyId("p4"), 0, BAD_INPUTS[problem])
+    table.run()
+    (failure,) = told(table, PartyId("p4")).failures
+    assert failure.reason is REASON.WITHDRAWN
+    assert messages(table, Withdrawn, "p4")[0].reason == EncodingError.told
+    assert not messages(table, MaskedInput, "p4")
+    assert told(table, SERVER).commits[0].members == tuple(table.participants[:4])
+    assert result_of(table) == exact_model(table, table.participants[:4])
