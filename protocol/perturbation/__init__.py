@@ -10,9 +10,9 @@ One round, in calls. Server and clients have traced the same model: `plan = trac
     server                                     reply = answer(key, exchange.request, random)
     client                                     softmax = conclude(public, exchange, reply)
                                                terms = cross_entropy_terms(forward, softmax, targets)
-    server   require_terms(plan, key.public, terms);  aggregate every term with the clients' weights
+    server   key.public.require_used(terms.key_id, terms.public_digest);  aggregate terms with the clients' weights
              found = recover(key, aggregate);  step with found.gradient;  settings = settings.adapted(found.condition)
 
-After training, `key.encrypt_state(state, inference=True)` is a model with true predictions and other weights.
+After training, `key.encrypt(parameters, inference=True)` is a model with true predictions and other weights.
 What all this hides, and what it does not, is in specs/perturbation-limits.md.
 """

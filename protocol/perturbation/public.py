@@ -72,6 +72,15 @@ class PublicPerturbation:
         members = self.partition[None, :] == np.arange(self.groups)[:, None]
         return np.where(members, self.directions[None, :], 0.0)
 
+    def require_used(self, key_id: bytes, digest: bytes) -> None:
+        """The server's check of terms: they were computed with this key, and with all that clients were told."""
+        if key_id != self.key_id:
+            raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")
+        if digest != self.digest:
+            raise Rejection(
+                AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs"
+            )
+
     def require_fits(self, plan: PerturbationPlan) -> None:
         """A client's check of what the server sent, against its own model."""
         self._require_known_kind()

@@ -11,13 +11,8 @@ A key is drawn afresh every round. With a fixed key the ratio of two rounds' wei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, floor, log2
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.perturbation.algebra.layout import is_finite
@@ -31,8 +26,6 @@ from veilsum.protocol.perturbation.public import (
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.randomness import RandomBytes
-
-Array = NDArray[Any]
 
 _MAGNITUDES = (0.5, 1.5)
 
@@ -73,15 +66,6 @@ class PerturbationKey:
         if not is_finite(perturbed):
             raise EncodingError("the model has parameters that are not finite")
         return perturbed
-
-    def encrypt_state(self, state: Mapping[str, ArrayLike], *, inference: bool = False) -> dict[str, Array]:
-        """The same for named tensors, each in its own precision; buffers pass unchanged."""
-        perturbed = self.plan.unflatten(self.encrypt(self.plan.flatten(state), inference=inference))
-        arrays = {name: np.asarray(value) for name, value in state.items()}
-        return {
-            name: perturbed[name].astype(array.dtype) if name in perturbed else array
-            for name, array in arrays.items()
-        }
 
 
 def new_key(plan: PerturbationPlan, settings: PerturbationSettings, random: RandomBytes) -> PerturbationKey:

@@ -74,18 +74,6 @@ def term_sizes(plan: PerturbationPlan, public: PublicPerturbation) -> dict[str, 
     return sizes
 
 
-def require_terms(plan: PerturbationPlan, public: PublicPerturbation, terms: Terms) -> None:
-    """Refuse an upload for another key or partition, of wrong shape, or with values that are not finite."""
-    if terms.key_id != public.key_id:
-        raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")
-    if terms.public_digest != public.digest:
-        raise Rejection(AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs")
-    require_shapes(term_sizes(plan, public), terms.vectors)
-    for name, vector in terms.vectors.items():
-        if not is_finite(vector):
-            raise Rejection(AbortReason.BAD_VECTOR, f"term {name} has values that are not finite")
-
-
 def require_shapes(sizes: Mapping[str, int], vectors: Mapping[str, Vector]) -> None:
     if list(vectors) != list(sizes):
         raise Rejection(AbortReason.BAD_VECTOR, f"terms are {', '.join(vectors)}, not {', '.join(sizes)}")

@@ -157,11 +157,6 @@ class PerturbationPlan:
         """A float64 vector of the named parameters; extra entries of `state` (buffers) are left alone."""
         return np.concatenate([self._entry(parameter, state) for parameter in self.parameters])
 
-    def unflatten(self, flat: Reals) -> dict[str, Reals]:
-        if flat.shape != (self.size,):
-            raise EncodingError(f"the model has {self.size} parameters, the vector {flat.shape}")
-        return {p.name: flat[place].reshape(p.shape) for p, place in self._placed()}
-
     def report(self) -> tuple[ParameterStatus, ...]:
         """Every parameter: protected by a factor, or sent in clear.
 

@@ -100,13 +100,7 @@ class PerturbedServer(AttemptMachine):
         return self._recover(PerturbedTerms) if self._uploads.keys() >= self._awaited else []
 
     def _require_upload(self, message: PerturbedTerms) -> None:
-        public = self._perturber.perturbation.public
-        if message.key_id != public.key_id:
-            raise Rejection(AbortReason.WRONG_ROUND, "terms were computed with a stale key")
-        if message.public_digest != public.digest:
-            raise Rejection(
-                AbortReason.WRONG_CONFIG, "terms were computed with another partition of the outputs"
-            )
+        self._perturber.perturbation.public.require_used(message.key_id, message.public_digest)
         require_numbers(message.terms, "<f4", sum(self._perturber.equipment.terms.values()), "the terms")
         if not 1 <= message.samples <= self._context.parameters.encoding.max_weight:
             raise Rejection(AbortReason.OVER_BUDGET, f"{message.samples} samples")

@@ -20,7 +20,13 @@ from torch import Tensor, nn
 
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
 from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
-from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, weighted_mean
+from veilsum.protocol.perturbation.algebra.layout import (
+    Terms,
+    is_finite,
+    require_shapes,
+    term_sizes,
+    weighted_mean,
+)
 from veilsum.protocol.perturbation.algebra.losses import mean_loss, target_matrix
 from veilsum.protocol.perturbation.algebra.packing import load_parameters
 from veilsum.protocol.perturbation.algebra.recovery import RecoveredGradient, recover
@@ -189,7 +195,9 @@ def federate(case: Case, dtype: torch.dtype) -> tuple[PerturbationPlan, Perturba
     load_parameters(plan, client, key.encrypt(plan.flatten(model.double().state_dict())))
     uploads = [upload(plan, client, key, x.to(dtype), y) for x, y in case.batches()]
     for terms in uploads:
-        require_terms(plan, key.public, terms)
+        key.public.require_used(terms.key_id, terms.public_digest)
+        require_shapes(term_sizes(plan, key.public), terms.vectors)
+        assert all(is_finite(vector) for vector in terms.vectors.values())
     return plan, key, uploads
 
 
@@ -316,8 +324,8 @@ def test_a_whole_training_with_fresh_keys_ends_where_plain_training_ends(loss: s
             if protected:
                 found = recover(key, aggregate)
                 gradient, settings = found.gradient, settings.adapted(found.condition)
-            for parameter, part in zip(model.parameters(), plan.unflatten(gradient).values(), strict=True):
-                parameter.grad = torch.as_tensor(part.copy())
+            for parameter, place in zip(model.parameters(), plan.slices.values(), strict=True):
+                parameter.grad = torch.as_tensor(gradient[place].copy()).reshape(parameter.shape)
             optimiser.step()
         final.append(plan.flatten(model.state_dict()))
     assert error(final[1], final[0]) < 1e-9

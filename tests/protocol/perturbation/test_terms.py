@@ -17,7 +17,13 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.perturbation.algebra.backward import AutogradBody, DenseChainBody
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
 from veilsum.protocol.perturbation.algebra.key import PerturbationKey, new_key
-from veilsum.protocol.perturbation.algebra.layout import Terms, require_terms, term_sizes, weighted_mean
+from veilsum.protocol.perturbation.algebra.layout import (
+    Terms,
+    is_finite,
+    require_shapes,
+    term_sizes,
+    weighted_mean,
+)
 from veilsum.protocol.perturbation.algebra.packing import load_parameters
 from veilsum.protocol.perturbation.algebra.recovery import recover
 from veilsum.protocol.perturbation.algebra.terms import (
@@ -91,7 +97,9 @@ def test_normalisations_add_mean_mean_square_and_count() -> None:
 
 
 def test_an_honest_upload_is_accepted(plan: PerturbationPlan, key: PerturbationKey, terms: Terms) -> None:
-    require_terms(plan, key.public, terms)
+    key.public.require_used(terms.key_id, terms.public_digest)
+    require_shapes(term_sizes(plan, key.public), terms.vectors)
+    assert all(is_finite(vector) for vector in terms.vectors.values())
 
 
 def altered(terms: Terms, name: str, vector: np.ndarray) -> Terms:
@@ -115,22 +123,29 @@ def altered(terms: Terms, name: str, vector: np.ndarray) -> Terms:
         (
             lambda t: altered(t, "sigma.1", t.vectors["sigma.1"] * np.nan),
             AbortReason.BAD_VECTOR,
-            "not finite",
+            "sigma.1 is not finite",
         ),
-        (lambda t: altered(t, "head", t.vectors["head"] + np.inf), AbortReason.BAD_VECTOR, "not finite"),
+        (
+            lambda t: altered(t, "head", t.vectors["head"] + np.inf),
+            AbortReason.BAD_VECTOR,
+            "head is not finite",
+        ),
     ],
     ids=["stale", "partition", "short", "matrix", "integers", "unknown", "missing", "nan", "infinite"],
 )
-def test_uploads_that_must_not_enter_a_sum_are_refused(plan, key, terms, spoil, reason, words) -> None:
+def test_terms_of_another_key_or_shape_or_without_end_are_refused(key, terms, spoil, reason, words) -> None:
+    spoilt = spoil(terms)
     with pytest.raises(Rejection) as caught:
-        require_terms(plan, key.public, spoil(terms))
+        key.public.require_used(spoilt.key_id, spoilt.public_digest)
+        recover(key, spoilt.vectors)
     assert caught.value.reason is reason
     assert words in caught.value.detail
     assert caught.value.blamed_on("client-3").culprit == "client-3"
 
 
-def test_a_huge_but_finite_term_is_not_mistaken_for_an_infinite_one(plan, key, terms) -> None:
-    require_terms(plan, key.public, altered(terms, "beta", np.full(BODY + 1, 1e30, dtype=np.float32)))
+def test_a_huge_but_finite_term_is_not_mistaken_for_an_infinite_one() -> None:
+    assert is_finite(np.full(BODY + 1, 1e30, dtype=np.float32))
+    assert not is_finite(np.full(BODY + 1, np.inf, dtype=np.float32))
 
 
 def test_an_aggregate_is_checked_like_an_upload(key: PerturbationKey, terms: Terms) -> None:
@@ -148,7 +163,7 @@ def test_a_client_that_computes_with_another_partition_is_noticed(
     other = replace(key.public, partition=1 - key.public.partition)
     terms = client_terms(plan, plan.model, other, torch.ones(2, 3), torch.tensor([1, 3]))
     with pytest.raises(Rejection) as caught:
-        require_terms(plan, key.public, terms)
+        key.public.require_used(terms.key_id, terms.public_digest)
     assert caught.value.reason is AbortReason.WRONG_CONFIG
 
 
