@@ -61,8 +61,10 @@ class Ban(NamedTuple):
 
 
 def rows_of(section: str) -> list[list[str]]:
-    text = GLOSSARY.read_text(encoding="utf-8").partition(f"## {section}")[2].partition("\n## ")[0]
+    """The table under a heading, which must be there and hold rows, or the rules below would hold of nothing."""
+    text = GLOSSARY.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert rows[1:], f"{GLOSSARY.name} has no table under the heading {section!r}"
     return rows[1:]
 
 
@@ -129,6 +131,12 @@ def test_each_path_of_a_ban_exists() -> None:
     files = [str(path) for path in (*code_files(), *prose_files())]
     paths = [one for ban in BANS for one in ban.where.split(", ") if "/" in one]
     assert not [one for one in paths if not any(name.startswith(one) for name in files)]
+
+
+@pytest.mark.parametrize("section", ["1. Wordz", "2. Words", "Words that are not used"])
+def test_a_heading_that_was_renamed_is_found(section: str) -> None:
+    with pytest.raises(AssertionError):
+        rows_of(section)
 
 
 def test_each_word_stands_once_in_the_glossary_and_in_order() -> None:
