@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.federations import make_federation
+from veilsum.roles.broker import connect
 from veilsum.roles.cli import main as cli
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
-from veilsum.roles.monitor import watching
 
 SIMULATE = ("simulate", "--parties", "3", "--rounds", "1")
 VECTORS = (*SIMULATE, "--task", "vectors:8")
@@ -56,7 +56,7 @@ def test_a_status_without_a_broker_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is wrong with the request, so the exit code is 1."""
-    monkeypatch.setattr(watching, "CONNECT_WITHIN_S", 0.2)
+    monkeypatch.setattr(connect, "LISTEN_WITHIN_S", 0.2)
     folder = make_federation(tmp_path / "fed").folder
     assert cli.main(["status", str(folder)]) == cli.EXIT_FAILED
     assert f"start it with: veilsum broker {folder}" in capsys.readouterr().err
