@@ -5,8 +5,14 @@
     I5  an attempt has one upload of each party
     I6  committed rounds never regress
 
-What a party must remember is durable before it acts: shares leave after the decision that spends the round (I4), a
-masked upload after the decision that gives the update (I5).
+What a party must remember is durable before it acts, by a decision about this very attempt:
+
+* it releases shares after it spent the round, and so it uploads where it dealt no shares: nothing else will be asked
+  of it before the sum is open (I4);
+* it uploads a masked update after it gave it (I5), and tells others of a result after it stated it (I3);
+* the server asks for shares after it spent the round (I4). Which message asks depends on the scheme and the threat. So
+  this is held where shares are released: the last that the holder was told in this attempt must have left after the
+  server's decision. A question that nobody answered opened nothing, and is not noticed.
 
 I1, the sums, is compared by record.py; I7, that everything ends for a reason before its deadline, is where a
 simulation stops; I2 needs marked inputs. The table of veilsum.simulations.testing has those, and holds all seven
@@ -15,20 +21,22 @@ after every single step: it replays what happened to the same monitor.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import DecisionMade, Event, RoundCommitted
-from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKind
+from veilsum.protocol.machines.events import DecisionMade, Event, RoundCommitted, SessionBegan
+from veilsum.protocol.schemes.ampc.messages import ResultDigest
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 from veilsum.roles.process.observer import RunObserver
 
-SPENT, GIVEN = "spent_round", "given_round"
+SPENT, GIVEN, STATED = "spent_round", "given_round", "stated_round"
 """What protocol/machines/participation.py calls its decisions."""
 _Attempt: TypeAlias = tuple[bytes, int, int]
 
@@ -41,10 +49,35 @@ class InvariantViolated(LocalProtocolError):
         super().__init__(f"{name}: {detail}")
 
 
+class DecisionLog:
+    """Which decisions are durable: whose, and about which attempt of which session.
+
+    A decision names its round and attempt; the session is the one that its party entered last.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[PartyId, bytes] = {}
+        self._decided: set[tuple[PartyId, str, _Attempt]] = set()
+
+    def enter(self, party: PartyId, session: bytes) -> None:
+        self._sessions[party] = session
+
+    def note(self, party: PartyId, record: Mapping[str, Any]) -> None:
+        for decision in (SPENT, GIVEN, STATED):
+            if decision in record:
+                attempt = self._sessions.get(party, b""), int(record[decision]), int(record["attempt"])
+                self._decided.add((party, decision, attempt))
+
+    def holds(self, party: PartyId, decision: str, stamp: Stamp) -> bool:
+        return (party, decision, _attempt(stamp)) in self._decided
+
+
 class InvariantMonitor(RunObserver):
     """Raises `InvariantViolated` at the message or the fact that breaks one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, server_lies: bool = False) -> None:
+        """`server_lies`: messages travel in the server's name that its machine did not send, nor decided about."""
+        self._server_lies = server_lies
         self._members: dict[int, tuple[PartyId, tuple[PartyId, ...]]] = {}
         self._hashes: dict[int, tuple[PartyId, bytes]] = {}
         self._newest: dict[PartyId, int] = {}
@@ -52,14 +85,17 @@ class InvariantMonitor(RunObserver):
         self._released_for: dict[tuple[PartyId, int], tuple[PartyId, ...]] = {}
         self._lists: dict[tuple[PartyId, _Attempt], tuple[PartyId, ...]] = {}
         self._uploads: set[tuple[PartyId, str, _Attempt]] = set()
-        self._decided: set[tuple[PartyId, str, int]] = set()
+        self._dealt: set[tuple[PartyId, _Attempt]] = set()
+        self._told_decided: dict[tuple[PartyId, _Attempt], bool] = {}
+        self._decisions = DecisionLog()
 
     def noted(self, now: float, party: PartyId, event: Event) -> None:
         if isinstance(event, RoundCommitted):
             self._note_commit(party, event)
+        elif isinstance(event, SessionBegan):
+            self._decisions.enter(party, event.session)
         elif isinstance(event, DecisionMade):
-            decided = (name for name in (SPENT, GIVEN) if name in event.record)
-            self._decided |= {(party, name, int(event.record[name])) for name in decided}
+            self._decisions.note(party, event.record)
 
     def _note_commit(self, party: PartyId, event: RoundCommitted) -> None:
         if event.round <= self._newest.get(party, -1):
@@ -77,21 +113,46 @@ class InvariantMonitor(RunObserver):
             raise InvariantViolated("I3", f"round {event.round}: {first} and {party} hold different models")
 
     def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
-        if isinstance(message, SurvivorList):
-            self._lists.setdefault((receiver, _attempt(message.stamp)), message.survivors)
+        if party == SERVER:
+            self._note_told(receiver, message)
+        elif isinstance(message, SealedShares):
+            self._dealt.add((party, _attempt(message.stamp)))
+        elif isinstance(message, ResultDigest):
+            self._require_decided("I3", party, STATED, message)
         elif isinstance(message, ReleasedShares):
             self._require_decided("I4", party, SPENT, message)
+            self._require_asked(party, message)
             self._note_release(party, message)
         elif isinstance(getattr(message, "vector", None), np.ndarray) and receiver == SERVER:
             self._note_upload(party, message)
             if isinstance(message, MaskedInput):
-                self._require_decided("I5", party, GIVEN, message)
+                self._require_given(party, message)
+
+    def _note_told(self, receiver: PartyId, message: Message) -> None:
+        attempt = _attempt(message.stamp)
+        self._told_decided[receiver, attempt] = self._decisions.holds(SERVER, SPENT, message.stamp)
+        if isinstance(message, SurvivorList):
+            self._lists.setdefault((receiver, attempt), message.survivors)
+
+    def _require_given(self, party: PartyId, message: MaskedInput) -> None:
+        self._require_decided("I5", party, GIVEN, message)
+        if (party, _attempt(message.stamp)) not in self._dealt:
+            self._require_decided("I4", party, SPENT, message)
 
     def _require_decided(self, invariant: str, party: PartyId, decision: str, message: Message) -> None:
-        if (party, decision, message.stamp.round) not in self._decided:
+        if not self._decisions.holds(party, decision, message.stamp):
+            where = f"round {message.stamp.round}.{message.stamp.attempt}"
             raise InvariantViolated(
-                invariant,
-                f"{party} sends {kind_of(message)} in round {message.stamp.round} before its decision is durable",
+                invariant, f"{party} sends {kind_of(message)} in {where} before {decision} is durable"
+            )
+
+    def _require_asked(self, holder: PartyId, message: ReleasedShares) -> None:
+        stamp = message.stamp
+        if not self._server_lies and not self._told_decided.get((holder, _attempt(stamp)), False):
+            raise InvariantViolated(
+                "I4",
+                f"{holder} releases shares in round {stamp.round}.{stamp.attempt}; "
+                f"the server asked for them before {SPENT} was durable",
             )
 
     def _note_release(self, holder: PartyId, message: ReleasedShares) -> None:

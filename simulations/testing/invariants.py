@@ -21,7 +21,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RoundCommitted
 from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKind
 from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
@@ -52,7 +52,7 @@ def _violations(table: Table) -> Iterator[InvariantViolated]:
 
 def _watched_violations(table: Table) -> Iterator[InvariantViolated]:
     """I3 to I6 as every simulation is watched for them, over all that the machines said and sent, in its order."""
-    monitor = InvariantMonitor()
+    monitor = InvariantMonitor(server_lies=SERVER in table.liars)
     try:
         happened: list[Entry | InFlight] = [*table.trace.entries, *table.trace.sent]
         for one in sorted(happened, key=attrgetter("number")):

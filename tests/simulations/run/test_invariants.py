@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import DecisionMade, RoundCommitted
-from veilsum.protocol.secure_sum.shares import ReleasedShares
-from veilsum.protocol.secure_sum.survivors import SurvivorList
+from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, SessionBegan
+from veilsum.protocol.schemes.ampc.messages import ResultDigest
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.wire.messages import Stamp
+from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
 
 ALICE, BOB, CAROL = PartyId("alice"), PartyId("bob"), PartyId("carol")
@@ -25,12 +28,46 @@ def released(
     )
 
 
-def decided() -> InvariantMonitor:
-    """A monitor to whom ALICE has stated that she gives her update of round 0 and releases shares of it."""
+def in_session() -> InvariantMonitor:
+    """A monitor that has heard everyone enter a session."""
     monitor = InvariantMonitor()
-    for decision in ("given_round", "spent_round"):
-        monitor.noted(0.0, ALICE, DecisionMade({decision: 0, "attempt": 0}))
+    for name in (ALICE, BOB, CAROL, SERVER):
+        monitor.noted(0.0, name, SessionBegan(SESSION, (ALICE, BOB, CAROL)))
     return monitor
+
+
+def decide(monitor: InvariantMonitor, party: PartyId, decision: str, attempt: int = 0) -> None:
+    monitor.noted(0.0, party, DecisionMade({decision: 0, "attempt": attempt}))
+
+
+def ask(monitor: InvariantMonitor, attempt: int = 0, survivors: tuple[PartyId, ...] = (ALICE, BOB)) -> None:
+    listed = SurvivorList(Stamp(SESSION, 0, attempt), survivors, (), len(survivors))
+    monitor.sent(0.0, SERVER, ALICE, listed, 0)
+
+
+def upload(attempt: int = 0, word: int = 0) -> MaskedInput:
+    return MaskedInput(Stamp(SESSION, 0, attempt), np.full(3, word, dtype="<u8"))
+
+
+def decided(attempts: int = 1) -> InvariantMonitor:
+    """A monitor to whom ALICE has stated that she gives her update of round 0 and releases shares of it.
+
+    The server has decided, too, and asked her.
+    """
+    monitor = in_session()
+    for attempt in range(attempts):
+        decide(monitor, ALICE, "given_round", attempt)
+        decide(monitor, ALICE, "spent_round", attempt)
+        decide(monitor, SERVER, "spent_round", attempt)
+        ask(monitor, attempt)
+    return monitor
+
+
+def broken_by(monitor: InvariantMonitor, message: Message) -> str:
+    """Which invariant it breaks that ALICE sends this."""
+    with pytest.raises(InvariantViolated) as caught:
+        monitor.sent(0.0, ALICE, SERVER, message, 0)
+    return violated(caught)
 
 
 def violated(caught: pytest.ExceptionInfo[InvariantViolated]) -> str:
@@ -55,10 +92,10 @@ def test_both_share_kinds_break_i4() -> None:
 
 def test_shares_for_two_survivor_lists_of_a_round_break_i4() -> None:
     """For the same list again they do not: it opens the same sum."""
-    monitor = decided()
-    for attempt, survivors in enumerate([(ALICE, BOB), (ALICE, BOB), (ALICE, BOB, CAROL)]):
-        listed = SurvivorList(Stamp(SESSION, 0, attempt), survivors, (), len(survivors))
-        monitor.sent(0.0, SERVER, ALICE, listed, 0)
+    monitor = decided(attempts=2)
+    for party in (ALICE, SERVER):
+        decide(monitor, party, "spent_round", 2)
+    ask(monitor, 2, (ALICE, BOB, CAROL))
     monitor.sent(0.0, ALICE, SERVER, released(0, self_masks=(BOB,)), 0)
     monitor.sent(0.0, ALICE, SERVER, released(1, self_masks=(BOB,)), 0)
     with pytest.raises(InvariantViolated) as caught:
@@ -91,16 +128,75 @@ def test_another_set_of_a_round_breaks_i3_even_where_the_model_is_not_known() ->
 
 
 def test_shares_that_leave_before_the_decision_to_spend_the_round_break_i4() -> None:
-    monitor = InvariantMonitor()
-    monitor.noted(0.0, ALICE, DecisionMade({"given_round": 0, "attempt": 0}))
-    with pytest.raises(InvariantViolated) as caught:
-        monitor.sent(0.0, ALICE, SERVER, released(self_masks=(BOB,)), 0)
-    assert violated(caught) == "I4"
+    monitor = in_session()
+    decide(monitor, ALICE, "given_round")
+    decide(monitor, SERVER, "spent_round")
+    ask(monitor)
+    assert broken_by(monitor, released(self_masks=(BOB,))) == "I4"
 
 
 def test_an_upload_that_leaves_before_the_decision_to_give_it_breaks_i5() -> None:
-    monitor = InvariantMonitor()
-    monitor.noted(0.0, BOB, DecisionMade({"given_round": 0, "attempt": 0}))
-    with pytest.raises(InvariantViolated) as caught:
-        monitor.sent(0.0, ALICE, SERVER, MaskedInput(Stamp(SESSION), np.zeros(3, dtype="<u8")), 0)
-    assert violated(caught) == "I5"
+    monitor = in_session()
+    decide(monitor, BOB, "given_round")
+    assert broken_by(monitor, upload()) == "I5"
+
+
+def test_decisions_about_one_attempt_allow_nothing_in_the_next() -> None:
+    monitor = decided()
+    decide(monitor, SERVER, "spent_round", 1)
+    ask(monitor, 1)
+    assert broken_by(monitor, released(1, self_masks=(BOB,))) == "I4"
+    assert broken_by(monitor, upload(1)) == "I5"
+
+
+def test_decisions_of_an_earlier_session_allow_nothing_in_this_one() -> None:
+    """A server that starts again counts its attempts anew."""
+    monitor = decided()
+    later = Stamp(bytes([1]) * 32)
+    for name in (ALICE, SERVER):
+        monitor.noted(0.0, name, SessionBegan(later.session, (ALICE, BOB)))
+    assert broken_by(monitor, replace(upload(), stamp=later)) == "I5"
+    assert broken_by(monitor, replace(released(), stamp=later)) == "I4"
+
+
+def test_an_upload_without_shares_that_leaves_before_the_round_is_spent_breaks_i4() -> None:
+    """Nothing else will be asked of her before a sum with it is open; with shares there will."""
+    monitor = in_session()
+    decide(monitor, ALICE, "given_round")
+    assert broken_by(monitor, upload()) == "I4"
+    monitor = in_session()
+    decide(monitor, ALICE, "given_round")
+    monitor.sent(0.0, ALICE, SERVER, SealedShares(Stamp(SESSION), {}), 0)
+    monitor.sent(0.0, ALICE, SERVER, upload(), 0)
+
+
+def test_a_result_that_is_told_before_it_is_stated_breaks_i3() -> None:
+    monitor = in_session()
+    decide(monitor, BOB, "stated_round")
+    decide(monitor, ALICE, "stated_round", 1)
+    digest = ResultDigest(Stamp(SESSION), bytes(32), bytes(32))
+    assert broken_by(monitor, digest) == "I3"
+    decide(monitor, ALICE, "stated_round")
+    monitor.sent(0.0, ALICE, BOB, digest, 0)
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_shares_that_the_server_asked_for_before_its_decision_break_i4(asked_first: bool) -> None:
+    monitor = in_session()
+    decide(monitor, ALICE, "spent_round")
+    if asked_first:
+        ask(monitor)
+    decide(monitor, SERVER, "spent_round", 0 if asked_first else 1)
+    if not asked_first:
+        ask(monitor)
+    assert broken_by(monitor, released(self_masks=(BOB,))) == "I4"
+
+
+def test_a_list_that_is_only_proposed_needs_no_decision_of_the_server() -> None:
+    """It decides when the votes are in, and asks with the proof."""
+    monitor = in_session()
+    ask(monitor)
+    decide(monitor, SERVER, "spent_round")
+    monitor.sent(0.0, SERVER, ALICE, SurvivorProof(Stamp(SESSION), {}), 0)
+    decide(monitor, ALICE, "spent_round")
+    monitor.sent(0.0, ALICE, SERVER, released(self_masks=(BOB,)), 0)

@@ -8,21 +8,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from veilsum.protocol.agreed.parameters import Recovery
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import (
     DecisionMade,
     RoundCommitted,
     Send,
+    TrainingRequested,
     WorkRequested,
 )
+from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
 from veilsum.protocol.secure_sum.shares import ReleasedShares
-from veilsum.protocol.secure_sum.survivors import SurvivorList
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.simulations.testing import (
     InvariantViolated,
     Table,
     check_invariants,
 )
-from veilsum.simulations.testing.trace import KeyUse
+from veilsum.simulations.testing.trace import Entry, InFlight, KeyUse
 
 
 def finished() -> Table:
@@ -90,20 +96,12 @@ def test_different_models_of_one_round_violate_i3() -> None:
 def test_both_kinds_of_share_of_one_party_violate_i4(other_round: bool) -> None:
     """In one round; in another round they are shares of other secrets."""
     table = finished()
-    flight = next(one for one in table.trace.sent if isinstance(one.message, ReleasedShares))
-    message = flight.message
-    stamp = replace(message.stamp, round=7) if other_round else message.stamp
-    decided = next(
-        one
-        for one in table.trace.entries
-        if one.party == flight.sender
-        and isinstance(one.event, DecisionMade)
-        and "spent_round" in one.event.record
-    )
-    again = DecisionMade({**decided.event.record, "spent_round": stamp.round})
-    table.trace.entries.append(replace(decided, event=again))
-    swapped = ReleasedShares(stamp, {}, message.self_masks)
-    table.trace.sent.append(replace(flight, message=swapped))
+    flight, listed = _a_release_and_its_list(table)
+    stamp = replace(flight.message.stamp, round=7) if other_round else flight.message.stamp
+    _decide_again(table, flight.sender, stamp)
+    table.trace.sent.append(_at_the_end(table, listed, replace(listed.message, stamp=stamp)))
+    swapped = ReleasedShares(stamp, {}, flight.message.self_masks)
+    table.trace.sent.append(_at_the_end(table, flight, swapped))
     if other_round:
         check_invariants(table)
     else:
@@ -112,19 +110,41 @@ def test_both_kinds_of_share_of_one_party_violate_i4(other_round: bool) -> None:
 
 def test_shares_in_two_attempts_of_a_round_violate_i4_unless_for_one_list() -> None:
     table = finished()
-    flight = next(one for one in table.trace.sent if isinstance(one.message, ReleasedShares))
-    stamp = flight.message.stamp
-    again = replace(flight.message, stamp=replace(stamp, attempt=1))
-    table.trace.sent.append(replace(flight, message=again))
+    flight, listed = _a_release_and_its_list(table)
+    stamp = replace(flight.message.stamp, attempt=1)
+    _decide_again(table, flight.sender, stamp)
+    shorter = replace(listed.message, stamp=stamp, survivors=listed.message.survivors[:-1])
+    table.trace.sent.append(_at_the_end(table, listed, shorter))
+    table.trace.sent.append(_at_the_end(table, flight, replace(flight.message, stamp=stamp)))
     assert violated(table) == "I4"
-    listed = next(
+    table.trace.sent[-2] = replace(table.trace.sent[-2], message=replace(listed.message, stamp=stamp))
+    check_invariants(table)
+
+
+def _a_release_and_its_list(table: Table) -> tuple[InFlight, InFlight]:
+    """Of the last session of a table: shares, and the list that they were released for."""
+    flight = [one for one in table.trace.sent if isinstance(one.message, ReleasedShares)][-1]
+    return flight, next(
         one
         for one in table.trace.sent
         if isinstance(one.message, SurvivorList)
-        and (one.receiver, one.message.stamp) == (flight.sender, stamp)
+        and (one.receiver, one.message.stamp) == (flight.sender, flight.message.stamp)
     )
-    table.trace.sent.append(replace(listed, message=replace(listed.message, stamp=again.stamp)))
-    check_invariants(table)
+
+
+def _decide_again(table: Table, holder: PartyId, stamp: Stamp) -> None:
+    """Let the server and a holder also spend another round or attempt, after all that happened."""
+    for party in (SERVER, holder):
+        spent = DecisionMade({"spent_round": stamp.round, "attempt": stamp.attempt})
+        table.trace.entries.append(Entry(table.now, party, spent, _last_number(table) + 1))
+
+
+def _at_the_end(table: Table, flight: InFlight, message: Message) -> InFlight:
+    return replace(flight, message=message, number=_last_number(table) + 1)
+
+
+def _last_number(table: Table) -> int:
+    return max(one.number for one in (*table.trace.entries, *table.trace.sent))
 
 
 def test_a_mask_key_in_two_attempts_violates_i5() -> None:
@@ -147,44 +167,86 @@ def test_two_uploads_in_one_attempt_violate_i5() -> None:
     assert violated(table) == "I5"
 
 
+Job = WorkRequested | TrainingRequested
+HONEST, NO_RECOVERY = {"threat": Threat.SEMI_HONEST}, {"recovery": Recovery.NONE}
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["after", "never"])
 @pytest.mark.parametrize(
-    ("scheme", "kind", "decision", "name"),
+    ("scheme", "seats", "kind", "decision", "name"),
     [
-        ("masked", ReleasedShares, "spent_round", "I4"),
-        ("masked", MaskedInput, "given_round", "I5"),
-        ("ampc", MaskedInput, "given_round", "I5"),
-        ("bilateral", MaskedInput, "given_round", "I5"),
+        ("masked", {}, ReleasedShares, "spent_round", "I4"),
+        ("ampc", {}, ReleasedShares, "spent_round", "I4"),
+        ("masked", {}, MaskedInput, "given_round", "I5"),
+        ("ampc", {}, MaskedInput, "given_round", "I5"),
+        ("bilateral", {}, MaskedInput, "given_round", "I5"),
+        ("masked", NO_RECOVERY, MaskedInput, "spent_round", "I4"),
+        ("ampc", NO_RECOVERY, MaskedInput, "spent_round", "I4"),
+        ("mpc", {}, ResultDigest, "stated_round", "I3"),
+        ("masked", HONEST, SurvivorList, "spent_round", "I4"),
+        ("masked", {}, SurvivorProof, "spent_round", "I4"),
+        ("ampc", {}, SurvivorProof, "spent_round", "I4"),
     ],
 )
 def test_a_machine_that_sends_before_its_decision_is_durable_is_caught(
-    scheme: str, kind: type, decision: str, name: str
+    scheme: str, seats: dict, kind: type, decision: str, name: str, missing: bool
 ) -> None:
-    """The same events in the other order, from a machine that swaps them."""
-    table = Table.build(scheme, inline=True)
+    """The same events in the other order, or without the decision, from a machine that decides late or never."""
+    assert _broken_by_late_decisions(Table.build(scheme, **seats), kind, decision, missing) == name
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["after", "never"])
+def test_a_server_that_asks_for_shares_of_a_round_with_a_lost_peer_before_it_decides_is_caught(
+    missing: bool,
+) -> None:
+    """It asks with another message there: the list counts, and the keys shared with the lost peer come first."""
+    table = Table.build("ampc", 6, min_parties=3)
+    table.crash_before("p1", MaskedInput)
+    assert _broken_by_late_decisions(table, SeedsComplete, "spent_round", missing) == "I4"
+
+
+def test_a_server_that_the_test_made_lie_is_not_held_to_its_own_decisions() -> None:
+    """What made the holders release was the test's message, not the server's."""
+    table = finished()
+    table.trace.entries = [one for one in table.trace.entries if not _is_decision_of(one, SERVER)]
+    assert violated(table) == "I4"
+    table.liars.add(SERVER)
+    check_invariants(table)
+
+
+def _is_decision_of(entry: Entry, party: str) -> bool:
+    return entry.party == party and isinstance(entry.event, DecisionMade)
+
+
+def _broken_by_late_decisions(table: Table, kind: type, decision: str, missing: bool) -> str:
     for machine in table.machines.values():
-        _swap_decisions_and_sends(machine, kind, decision)
+        _decide_late(machine, kind, decision, missing)
     table.start()
     with pytest.raises(InvariantViolated) as caught:
         for _ in range(1000):
-            table.deliver(table.wire[0])
+            if table.wire:
+                table.deliver(table.wire[0])
+            else:
+                table.advance()
             check_invariants(table)
-    assert caught.value.name == name
+    return caught.value.name
 
 
-def _swap_decisions_and_sends(machine: object, kind: type, decision: str) -> None:
-    """Let one decision come right after the message that must follow it, wherever both are in one answer."""
+def _decide_late(machine: object, kind: type, decision: str, missing: bool) -> None:
+    """Let one decision come right after the message that must follow it, or never, where both are in one answer."""
 
-    def swapped(events: list) -> list:
+    def late(events: list) -> list:
         decided = [e for e in events if isinstance(e, DecisionMade) and decision in e.record]
         if decided and any(isinstance(e, Send) and isinstance(e.message, kind) for e in events):
-            return [*(e for e in events if e not in decided), *decided]
-        return [_with_results(e, swapped) if isinstance(e, WorkRequested) else e for e in events]
+            return [*(e for e in events if e not in decided), *([] if missing else decided)]
+        return [_with_results(e, late) if isinstance(e, Job) else e for e in events]
 
-    receive = machine.receive
-    machine.receive = lambda sender, message, now: swapped(receive(sender, message, now))
+    receive, handle_deadline = machine.receive, machine.handle_deadline
+    machine.receive = lambda sender, message, now: late(receive(sender, message, now))
+    machine.handle_deadline = lambda now: late(handle_deadline(now))
 
 
-def _with_results(request: WorkRequested, change: Callable[[list], list]) -> WorkRequested:
+def _with_results(request: Job, change: Callable[[list], list]) -> Job:
     return replace(request, then=lambda result, now: change(request.then(result, now)))
 
 
