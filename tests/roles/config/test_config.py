@@ -284,7 +284,17 @@ def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, flo
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"scheme": "maskd"}, ["unknown scheme 'maskd'; known schemes: ampc, ", "masked, mpc"]),
+        (
+            {"scheme": "maskd"},
+            [
+                "unknown scheme 'maskd'; known schemes: ",
+                "ampc, ",
+                "masked, ",
+                "mpc, ",
+                "perturbed, ",
+                "plain",
+            ],
+        ),
         ({"scheme": "no.such.module:x"}, ["module no.such.module cannot be imported"]),
         ({"parties": ("a", "b")}, ["min_parties 3 is more than the 2 parties there are"]),
         ({"min_parties": 1}, ["min_parties must be at least 2"]),
