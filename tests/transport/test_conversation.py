@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tests.support.brokers.broker import BrokerProcess, any_broker
-from tests.support.sealed_party import mqtt_party, seals
+from tests.support.tables.sealed_party import mqtt_party, seals
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import Closed, Unreachable
 from veilsum.transport.framing.endpoint import Endpoint

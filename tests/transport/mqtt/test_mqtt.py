@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.brokers.broker import BrokerProcess, embedded, free_port, needs_mosquitto
 from tests.support.refusals import refusal
-from tests.support.sealed_party import FEDERATION, mqtt_party, seals
+from tests.support.tables.sealed_party import FEDERATION, mqtt_party, seals
 from veilsum.transport.errors import BrokerUnreachable, Closed, TooLarge, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.broker import BrokerProcess, mosquitto, needs_mosquitto
-from tests.support.sealed_party import mqtt_party
+from tests.support.tables.sealed_party import mqtt_party
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import TransportError
 from veilsum.transport.limits import MIB

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.brokers.broker import BrokerProcess, guarded_mosquitto, mosquitto, needs_mosquitto
 from tests.support.refusals import refusal
-from tests.support.sealed_party import FEDERATION, mqtt_party
+from tests.support.tables.sealed_party import FEDERATION, mqtt_party
 from veilsum.transport.errors import AddressTaken, BadSetting, BrokerRefused, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import MqttVersion, Tls
@@ -176,7 +176,7 @@ def test_two_processes_under_one_address_are_told_so(start: StartBroker) -> None
 
 LONELY_PARTY = """
 import asyncio, sys
-from tests.support.sealed_party import mqtt_party
+from tests.support.tables.sealed_party import mqtt_party
 from veilsum.transport.mqtt.broker_address import BrokerAddress
 
 async def main():
