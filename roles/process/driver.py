@@ -143,9 +143,16 @@ class Driver:
                     self._refuse(error, received.sender_hint)
                     continue
                 self.observer.received(self.wall_clock(), self.party, sender, message, len(received.payload))
-                await self._inbox.put(partial(self._pump.receive, sender, message))
+                await self._inbox.put(partial(self._hear, sender, message))
         except TransportError as error:
             await self._feed_step(partial(_raise, error))
+
+    def _hear(self, sender: PartyId, message: Message, now: float) -> Iterator[Action]:
+        """A refusal that names nobody is a mistake of the machine; what others send must not end a process over it."""
+        try:
+            yield from self._pump.receive(sender, message, now)
+        except Rejection as refusal:
+            self._refuse(refusal, sender)
 
     async def _feed_step(self, step: Step) -> None:
         await self._inbox.put(self._feed_of(step))

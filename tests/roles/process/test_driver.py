@@ -174,6 +174,14 @@ def test_what_others_sent_and_only_a_job_finds_wrong_is_told_and_ends_no_process
     assert len(alice.facts("refused")) == alice.driver.tally.refused == 1
 
 
+def test_a_message_that_a_machine_refuses_without_naming_its_sender_ends_no_process() -> None:
+    def refuse(sender: PartyId, message: Message) -> list[Event]:
+        raise Rejection(AbortReason.BAD_SHARE, "blamed on nobody")
+
+    server, _ = run_pair(Script([], refuse, deadline=1.0), Script([*knocks(1), DONE]))
+    assert [fact["sender"] for fact in server.facts("refused")] == [ALICE]
+
+
 def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
     """The keeper is called in another thread, and what follows waits for it."""
     board = Switchboard()
