@@ -17,7 +17,7 @@ from tests.support.house import Trees, made_up
 from tests.support.sources import parse, source_files
 from veilsum.protocol.schemes.registry import scheme_names
 from veilsum.roles.learning.defences.registry import BUILT_IN
-from veilsum.simulations.audit.registry import ATTACKS
+from veilsum.simulations.attacks.registry import ATTACKS
 
 LOOKUPS = ("startswith", "endswith", "get", "index", "pop")
 # Names of attacks that are also ordinary words of the code: keys of settings, of records and of checkpoints.
@@ -44,7 +44,7 @@ KINDS = {
     "defence": Kind(frozenset(BUILT_IN), ("roles/learning/defences/",)),
     "attack": Kind(
         frozenset(ATTACKS) - ORDINARY_WORDS,
-        ("simulations/attacks/", "simulations/audit/registry.py"),
+        ("simulations/attacks/",),
         ("roles/learning/defences/",),  # a defence lists the attacks that try it
     ),
 }

@@ -13,3 +13,7 @@ class Budget:
     restarts: int = 2
     cpu_s: float = 30.0
     images: int = 1
+    epochs: int = 60
+    """Passes over what it knows, of an attack that trains a network."""
+    shadows: int = 2
+    """Models of its own, of an attack that trains some to compare with."""

@@ -11,7 +11,7 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.simulations.attacks.attack import Attack
 from veilsum.simulations.attacks.budget import Budget
-from veilsum.simulations.audit.registry import find_attack
+from veilsum.simulations.attacks.registry import find_attack
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, play
 
@@ -87,7 +87,8 @@ class Request:
     @property
     def budget(self) -> Budget:
         """What the attack on one target may cost at this scale."""
-        return replace(self.scale.budget, images=self.images)
+        scale = self.scale
+        return replace(scale.budget, images=self.images, epochs=scale.epochs, shadows=scale.shadows)
 
     @property
     def undefended(self) -> Request:

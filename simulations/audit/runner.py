@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from veilsum.roles.cli.progress import Progress
+from veilsum.simulations.audit.experiments import rows_of
 from veilsum.simulations.audit.fits import require_fit
 from veilsum.simulations.audit.pool import AuditJob, collect
 from veilsum.simulations.audit.report.verdicts import verdicts, warnings
@@ -30,11 +31,6 @@ class Outcome:
             "verdicts": [vars(one) for one in verdicts(self.rows)],
             "warnings": [*warnings(self.rows), *self.notes],
         }
-
-
-def rows_of(request: Request, steps: Steps) -> Iterator[Row]:
-    """The rows of one request: what its attack's experiment yields."""
-    return request.entry.rows(request, steps)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,10 @@ from veilsum.protocol.schemes import Masked
 from veilsum.roles.learning.defences.defence import Defence
 from veilsum.roles.learning.defences.guard import Guard
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.simulations.attacks.attack import Attack, GradientInversion
+from veilsum.simulations.attacks.attack import GradientInversion
+from veilsum.simulations.attacks.budget import Budget
+from veilsum.simulations.attacks.gradient.matching import Reconstruction
+from veilsum.simulations.attacks.gradient.targets import Target
 
 
 class FailingScheme(Masked):
@@ -77,37 +80,27 @@ class GuardlessDefence(Defence):
     name: ClassVar[str] = "guardless"
 
 
-@dataclass(frozen=True)
-class FailingAttack(Attack):
-    name: str = "failing"
+class FailingAttack(GradientInversion):
+    name = "failing"
 
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         raise RuntimeError("no licence")
 
+    def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
+        raise AssertionError("it is never made")
 
-@dataclass(frozen=True)
-class DemandingAttack(Attack):
+
+class DemandingAttack(FailingAttack):
+    name = "demanding"
+
     def __init__(self, wanted: int) -> None:
-        super().__init__("demanding")
+        self.wanted = wanted
 
 
-@dataclass(frozen=True)
-class LostModuleAttack(GradientInversion):
-    name: str = "lost-module"
-    experiment: str = "nosuch:found_rows"
+class IdleAttack(GradientInversion):
+    """It inverts nothing."""
 
-
-@dataclass(frozen=True)
-class LostFunctionAttack(GradientInversion):
-    name: str = "lost-function"
-    experiment: str = "findings:nosuch"
-
-
-@dataclass(frozen=True)
-class PlacelessAttack(GradientInversion):
-    """It neither inverts nor says where a function that does is."""
-
-    name: str = "placeless"
+    name = "idle"
 
 
 class FailingTask:

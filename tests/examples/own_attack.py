@@ -5,25 +5,22 @@ They are named as `tests.examples.own_attack:LoudestRow` and `tests.examples.own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from veilsum.roles.views.view import View
-from veilsum.simulations.attacks.attack import Attack, Findings, GradientInversion, Side
+from veilsum.simulations.attacks.attack import Attack, Findings, GradientInversion
 from veilsum.simulations.attacks.budget import Budget
 from veilsum.simulations.attacks.gradient.matching import Reconstruction, Victim
 from veilsum.simulations.attacks.gradient.targets import Target
 from veilsum.simulations.attacks.model.best import best_model
 
 
-@dataclass(frozen=True)
 class LoudestRow(GradientInversion):
     """The input of the first dense layer from the rows with the largest bias gradients."""
 
-    name: str = "loudest-row"
-    summary: str = "input of the first dense layer, from one row"
-    model: str = "mlp2:64"
+    name = "loudest-row"
+    summary = "input of the first dense layer, from one row"
+    model = "mlp2:64"
 
     def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
         victim = Victim(target)
@@ -34,19 +31,17 @@ class LoudestRow(GradientInversion):
         return Reconstruction(target, images, labels, 0.0, 1, 0.0, "converged")
 
 
-@dataclass(frozen=True)
 class LastModel(Attack):
     """The newest model in a server's view."""
 
-    name: str = "last-model"
-    by: Side = "server"
+    name = "last-model"
+    by = "server"
 
     def run(self, view: View, budget: Budget, seed: int) -> Findings:
         return Findings(model=best_model(view))
 
 
-@dataclass(frozen=True)
 class Impersonator(LastModel):
     """It calls itself by the name of a built-in attack, and is refused."""
 
-    name: str = "idlg"
+    name = "idlg"

@@ -12,6 +12,7 @@ import time
 
 import torch
 
+from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import (
     AttackDoesNotFit,
@@ -23,19 +24,25 @@ from veilsum.simulations.attacks.gradient.matching import (
 from veilsum.simulations.attacks.gradient.targets import Target
 
 
-def analytic(target: Target, _: Budget, seed: int) -> Reconstruction:
+class Analytic(GradientInversion):
     """Needs no budget."""
-    started = time.process_time()
-    victim = Victim(target)
-    weight, bias = first_dense(victim)
-    if target.batch == 1:
-        images = (bias @ weight / bias.square().sum().clamp_min(1e-30)).reshape(victim.shape)
-    else:
-        rows = bias.abs().topk(target.batch).indices
-        images = (weight[rows] / bias[rows, None]).reshape(victim.shape)
-    labels = recover_labels(victim, seed)
-    spent = time.process_time() - started
-    return Reconstruction(target, to_images(images), labels.cpu().numpy(), 0.0, 1, spent, "converged")
+
+    name = "analytic"
+    summary = "input of the first dense layer, by division"
+    model = "mlp2:64"
+
+    def invert(self, target: Target, _: Budget, seed: int) -> Reconstruction:
+        started = time.process_time()
+        victim = Victim(target)
+        weight, bias = first_dense(victim)
+        if target.batch == 1:
+            images = (bias @ weight / bias.square().sum().clamp_min(1e-30)).reshape(victim.shape)
+        else:
+            rows = bias.abs().topk(target.batch).indices
+            images = (weight[rows] / bias[rows, None]).reshape(victim.shape)
+        labels = recover_labels(victim, seed)
+        spent = time.process_time() - started
+        return Reconstruction(target, to_images(images), labels.cpu().numpy(), 0.0, 1, spent, "converged")
 
 
 def first_dense(victim: Victim) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch.nn import functional
 
+from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
 from veilsum.simulations.attacks.gradient.targets import Target
@@ -20,46 +21,56 @@ from veilsum.simulations.attacks.gradient.targets import Target
 RESTARTS = 3
 
 
-def dlg(target: Target, budget: Budget, seed: int) -> Reconstruction:
+class Dlg(GradientInversion):
     """Image and label together."""
-    victim = Victim(target, dtype=torch.float64)
 
-    def start(attempt: int) -> list[torch.Tensor]:
-        source = victim.random(seed, "dlg", *target.owners, target.round, attempt)
-        images = torch.randn(victim.shape, generator=source)
-        labels = torch.randn(target.batch, victim.classes, generator=source)
-        return [images.to(victim.device, victim.dtype), labels.to(victim.device, victim.dtype)]
+    name = "dlg"
+    summary = "image and label by matching the gradient"
 
-    def objective(values: list[torch.Tensor]) -> torch.Tensor:
-        images, labels = values
-        scores = functional.log_softmax(victim.module(images), dim=1)
-        loss = -(functional.softmax(labels, dim=1) * scores).sum(dim=1).mean()
-        return victim.mismatch(victim.gradients(loss))
+    def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
+        victim = Victim(target, dtype=torch.float64)
 
-    patient = replace(budget, restarts=max(budget.restarts, RESTARTS) if budget.restarts else 0)
-    best = minimise(start, objective, patient, line_search=False)
-    images, labels = best.values
-    found = labels.argmax(dim=1).cpu().numpy()
-    return Reconstruction(
-        target, to_images(images), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-    )
+        def start(attempt: int) -> list[torch.Tensor]:
+            source = victim.random(seed, "dlg", *target.owners, target.round, attempt)
+            images = torch.randn(victim.shape, generator=source)
+            labels = torch.randn(target.batch, victim.classes, generator=source)
+            return [images.to(victim.device, victim.dtype), labels.to(victim.device, victim.dtype)]
+
+        def objective(values: list[torch.Tensor]) -> torch.Tensor:
+            images, labels = values
+            scores = functional.log_softmax(victim.module(images), dim=1)
+            loss = -(functional.softmax(labels, dim=1) * scores).sum(dim=1).mean()
+            return victim.mismatch(victim.gradients(loss))
+
+        patient = replace(budget, restarts=max(budget.restarts, RESTARTS) if budget.restarts else 0)
+        best = minimise(start, objective, patient, line_search=False)
+        images, labels = best.values
+        found = labels.argmax(dim=1).cpu().numpy()
+        return Reconstruction(
+            target, to_images(images), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+        )
 
 
-def idlg(target: Target, budget: Budget, seed: int) -> Reconstruction:
+class Idlg(GradientInversion):
     """The label from the last layer, then the image."""
-    victim = Victim(target)
-    labels = recover_labels(victim, seed)
 
-    def start(attempt: int) -> list[torch.Tensor]:
-        source = victim.random(seed, "idlg", *target.owners, target.round, attempt)
-        return [torch.rand(victim.shape, generator=source).to(victim.device)]
+    name = "idlg"
+    summary = "label from the last layer, then the image"
 
-    def objective(values: list[torch.Tensor]) -> torch.Tensor:
-        loss = functional.cross_entropy(victim.module(values[0]), labels)
-        return victim.mismatch(victim.gradients(loss))
+    def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
+        victim = Victim(target)
+        labels = recover_labels(victim, seed)
 
-    best = minimise(start, objective, budget)
-    found = labels.cpu().numpy()
-    return Reconstruction(
-        target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-    )
+        def start(attempt: int) -> list[torch.Tensor]:
+            source = victim.random(seed, "idlg", *target.owners, target.round, attempt)
+            return [torch.rand(victim.shape, generator=source).to(victim.device)]
+
+        def objective(values: list[torch.Tensor]) -> torch.Tensor:
+            loss = functional.cross_entropy(victim.module(values[0]), labels)
+            return victim.mismatch(victim.gradients(loss))
+
+        best = minimise(start, objective, budget)
+        found = labels.cpu().numpy()
+        return Reconstruction(
+            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+        )

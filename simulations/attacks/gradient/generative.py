@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from veilsum.simulations.attacks.attack import StagedAttack
 from veilsum.simulations.attacks.gradient.inverting import unit
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import (
@@ -26,32 +27,40 @@ from veilsum.simulations.attacks.gradient.targets import Target
 from veilsum.simulations.attacks.model.gan import LATENT, Prior
 
 
-def generative(target: Target, budget: Budget, seed: int, prior: Prior) -> Reconstruction:
-    victim = Victim(target)
-    labels = recover_labels(victim, seed)
-    wanted = unit(victim.gradient)
-    best = Best(budget)
-    source = victim.random(seed, "generative", *target.owners, target.round)
-    latent = torch.randn(target.batch, LATENT, generator=source).to(victim.device).requires_grad_(True)
-    generator = prior.copy_of_generator().to(victim.device)
+class Generative(StagedAttack):
+    """Images behind one gradient, among those that a prior makes."""
 
-    def mismatch() -> torch.Tensor:
-        images = generator(latent).reshape(victim.shape)
-        found = unit(list(victim.gradients(functional.cross_entropy(victim.module(images), labels))))
-        loss = torch.stack([(a - b).square().sum() for a, b in zip(found, wanted, strict=True)]).sum()
-        best.note(float(loss.detach()), [images])
-        return loss
+    name = "generative"
+    summary = "searches images that a generator makes"
+    heavy = True
+    needs_gradient = True
 
-    half = budget.evaluations // 2
-    with fast_convolutions(torch.empty(victim.shape)):
-        _descend(mismatch, [latent], 3e-2, half, best)
-        _descend(mismatch, [latent, *generator.parameters()], 1e-3, half, best)
-    if not best.values:
-        best.stopped, best.values = "diverged", [torch.zeros(victim.shape)]
-    found = labels.cpu().numpy()
-    return Reconstruction(
-        target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-    )
+    def invert(self, target: Target, budget: Budget, seed: int, prior: Prior) -> Reconstruction:
+        victim = Victim(target)
+        labels = recover_labels(victim, seed)
+        wanted = unit(victim.gradient)
+        best = Best(budget)
+        source = victim.random(seed, "generative", *target.owners, target.round)
+        latent = torch.randn(target.batch, LATENT, generator=source).to(victim.device).requires_grad_(True)
+        generator = prior.copy_of_generator().to(victim.device)
+
+        def mismatch() -> torch.Tensor:
+            images = generator(latent).reshape(victim.shape)
+            found = unit(list(victim.gradients(functional.cross_entropy(victim.module(images), labels))))
+            loss = torch.stack([(a - b).square().sum() for a, b in zip(found, wanted, strict=True)]).sum()
+            best.note(float(loss.detach()), [images])
+            return loss
+
+        half = budget.evaluations // 2
+        with fast_convolutions(torch.empty(victim.shape)):
+            _descend(mismatch, [latent], 3e-2, half, best)
+            _descend(mismatch, [latent, *generator.parameters()], 1e-3, half, best)
+        if not best.values:
+            best.stopped, best.values = "diverged", [torch.zeros(victim.shape)]
+        found = labels.cpu().numpy()
+        return Reconstruction(
+            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+        )
 
 
 def _descend(

@@ -17,6 +17,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
 from veilsum.simulations.attacks.gradient.targets import Target
@@ -25,26 +26,34 @@ TOTAL_VARIATION = 1e-7
 CONVERGED = 1e-11
 
 
-def inverting(target: Target, budget: Budget, seed: int) -> Reconstruction:
-    victim = Victim(target)
-    labels = recover_labels(victim, seed)
-    wanted = unit(victim.gradient)
+class Inverting(GradientInversion):
+    """The direction of the gradient, through local steps where there are several."""
 
-    def start(attempt: int) -> list[torch.Tensor]:
-        source = victim.random(seed, "inverting", *target.owners, target.round, attempt)
-        return [torch.rand(victim.shape, generator=source).to(victim.device)]
+    name = "inverting"
+    summary = "matches the direction, also through local steps"
 
-    def objective(values: list[torch.Tensor]) -> torch.Tensor:
-        images = values[0]
-        change = mean_change(victim.module, images, labels, target)
-        apart = torch.stack([(a - b).square().sum() for a, b in zip(unit(change), wanted, strict=True)]).sum()
-        return apart + TOTAL_VARIATION * total_variation(images)
+    def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
+        victim = Victim(target)
+        labels = recover_labels(victim, seed)
+        wanted = unit(victim.gradient)
 
-    best = minimise(start, objective, budget, CONVERGED)
-    found = labels.cpu().numpy()
-    return Reconstruction(
-        target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-    )
+        def start(attempt: int) -> list[torch.Tensor]:
+            source = victim.random(seed, "inverting", *target.owners, target.round, attempt)
+            return [torch.rand(victim.shape, generator=source).to(victim.device)]
+
+        def objective(values: list[torch.Tensor]) -> torch.Tensor:
+            images = values[0]
+            change = mean_change(victim.module, images, labels, target)
+            apart = torch.stack(
+                [(a - b).square().sum() for a, b in zip(unit(change), wanted, strict=True)]
+            ).sum()
+            return apart + TOTAL_VARIATION * total_variation(images)
+
+        best = minimise(start, objective, budget, CONVERGED)
+        found = labels.cpu().numpy()
+        return Reconstruction(
+            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+        )
 
 
 def mean_change(

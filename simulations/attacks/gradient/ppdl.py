@@ -8,34 +8,43 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
 from veilsum.simulations.attacks.gradient.targets import Target
 
 
-def ppdl_adaptive(target: Target, budget: Budget, seed: int) -> Reconstruction:
-    victim = Victim(target)
-    labels = recover_labels(victim, seed)
-    support = [(gradient != 0).to(gradient.dtype) for gradient in victim.gradient]
+class PpdlAdaptive(GradientInversion):
+    """The entries that were shared, and no others."""
 
-    def start(attempt: int) -> list[torch.Tensor]:
-        source = victim.random(seed, "ppdl", *target.owners, target.round, attempt)
-        return [torch.rand(victim.shape, generator=source).to(victim.device)]
+    name = "ppdl-adaptive"
+    knowledge = "L1"
+    summary = "matches the shared entries alone"
+    against = "ppdl"
 
-    def objective(values: list[torch.Tensor]) -> torch.Tensor:
-        loss = functional.cross_entropy(victim.module(values[0]), labels)
-        return victim.mismatch(victim.gradients(loss), support)
+    def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
+        victim = Victim(target)
+        labels = recover_labels(victim, seed)
+        support = [(gradient != 0).to(gradient.dtype) for gradient in victim.gradient]
 
-    best = minimise(start, objective, budget)
-    found = labels.cpu().numpy()
-    shared = float(torch.stack([one.mean() for one in support]).mean())
-    return Reconstruction(
-        target,
-        to_images(best.values[0]),
-        found,
-        best.loss,
-        best.evaluations,
-        best.cpu_s,
-        best.stopped,
-        {"support": shared},
-    )
+        def start(attempt: int) -> list[torch.Tensor]:
+            source = victim.random(seed, "ppdl", *target.owners, target.round, attempt)
+            return [torch.rand(victim.shape, generator=source).to(victim.device)]
+
+        def objective(values: list[torch.Tensor]) -> torch.Tensor:
+            loss = functional.cross_entropy(victim.module(values[0]), labels)
+            return victim.mismatch(victim.gradients(loss), support)
+
+        best = minimise(start, objective, budget)
+        found = labels.cpu().numpy()
+        shared = float(torch.stack([one.mean() for one in support]).mean())
+        return Reconstruction(
+            target,
+            to_images(best.values[0]),
+            found,
+            best.loss,
+            best.evaluations,
+            best.cpu_s,
+            best.stopped,
+            {"support": shared},
+        )

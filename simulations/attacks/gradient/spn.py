@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
 from veilsum.simulations.attacks.gradient.matching import (
     AttackDoesNotFit,
@@ -24,26 +25,34 @@ from veilsum.simulations.attacks.gradient.matching import (
 from veilsum.simulations.attacks.gradient.targets import Target
 
 
-def spn_adaptive(target: Target, budget: Budget, seed: int) -> Reconstruction:
-    victim = Victim(target)
-    features, head = getattr(victim.module, "features", None), getattr(victim.module, "head", None)
-    if not isinstance(features, nn.Module) or not isinstance(head, nn.Linear):
-        raise AttackDoesNotFit("spn-adaptive needs a model made of features and a linear head")
-    labels = recover_labels(victim, seed)
+class SpnAdaptive(GradientInversion):
+    """Image and private head together."""
 
-    def start(attempt: int) -> list[torch.Tensor]:
-        source = victim.random(seed, "spn", *target.owners, target.round, attempt)
-        images = torch.rand(victim.shape, generator=source)
-        return [images.to(victim.device), torch.zeros(target.batch, head.in_features).to(victim.device)]
+    name = "spn-adaptive"
+    knowledge = "L1"
+    summary = "the private head as an unknown vector"
+    against = "spn"
 
-    def objective(values: list[torch.Tensor]) -> torch.Tensor:
-        images, pull = values
-        hidden = features(images)
-        loss = functional.cross_entropy(head(hidden), labels) + (pull * hidden).sum() / target.batch
-        return victim.mismatch(victim.gradients(loss))
+    def invert(self, target: Target, budget: Budget, seed: int) -> Reconstruction:
+        victim = Victim(target)
+        features, head = getattr(victim.module, "features", None), getattr(victim.module, "head", None)
+        if not isinstance(features, nn.Module) or not isinstance(head, nn.Linear):
+            raise AttackDoesNotFit("spn-adaptive needs a model made of features and a linear head")
+        labels = recover_labels(victim, seed)
 
-    best = minimise(start, objective, budget)
-    found = labels.cpu().numpy()
-    return Reconstruction(
-        target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-    )
+        def start(attempt: int) -> list[torch.Tensor]:
+            source = victim.random(seed, "spn", *target.owners, target.round, attempt)
+            images = torch.rand(victim.shape, generator=source)
+            return [images.to(victim.device), torch.zeros(target.batch, head.in_features).to(victim.device)]
+
+        def objective(values: list[torch.Tensor]) -> torch.Tensor:
+            images, pull = values
+            hidden = features(images)
+            loss = functional.cross_entropy(head(hidden), labels) + (pull * hidden).sum() / target.batch
+            return victim.mismatch(victim.gradients(loss))
+
+        best = minimise(start, objective, budget)
+        found = labels.cpu().numpy()
+        return Reconstruction(
+            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
+        )

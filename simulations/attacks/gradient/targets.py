@@ -37,7 +37,7 @@ from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
 if TYPE_CHECKING:
-    from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
+    from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
 
 Vector = NDArray[np.floating[Any]]
 
@@ -106,7 +106,7 @@ class _Reader:
         """The perturbation keys of a server that perturbs the model, if the view holds them."""
         if not self.view.perturbation_secrets:
             return None
-        from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
+        from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
 
         return PerturbationKeys(self.view)
 

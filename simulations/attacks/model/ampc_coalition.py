@@ -20,6 +20,7 @@ from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, add_bias
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.attack import ModelRecovery
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 
@@ -30,6 +31,20 @@ class Recovered:
 
     round: int
     model: Model
+
+
+class AmpcCoalition(ModelRecovery):
+    """The global model after the last round of the view."""
+
+    name = "ampc-coalition"
+    knowledge = "L2"
+    summary = "biases off with one peer's seeds"
+    against = "ampc"
+    by = "both"
+    needs_scheme = True
+
+    def form(self, view: View) -> Model:
+        return recover_models(view)[-1].model
 
 
 def recover_models(view: View) -> list[Recovered]:
@@ -62,8 +77,3 @@ def _secrets(biases: object, members: tuple[PartyId, ...]) -> SessionSecrets:
     assert isinstance(biases, dict)
     seeds: dict[PartyId, Secret] = {PartyId(name): seed for name, seed in biases.items()}
     return SessionSecrets(complete(members), {}, {}, seeds)
-
-
-def final_model(view: View) -> Model:
-    """The global model after the last round of the view."""
-    return recover_models(view)[-1].model

@@ -10,9 +10,20 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.attack import ModelRecovery
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.attacks.gradient.targets import read_words
+
+
+class BestModel(ModelRecovery):
+    """Whatever the view gives."""
+
+    name = "model"
+    summary = "the best model that the view gives"
+
+    def form(self, view: View) -> Model:
+        return best_model(view)
 
 
 def best_model(view: View) -> Model:

@@ -1,5 +1,4 @@
 """Attacks on server-side perturbation, by a curious client unless said otherwise.
 
-Each file is one attack or what several share; the audit finds them through `audit.registry` and measures them in
-`audit.rows`.
+Each file is one attack, or the equations that several share; what they have in common stands in `kinds.py`.
 """

@@ -8,11 +8,27 @@ number, gamma, because their directions are public.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from torch import nn
 
 from veilsum.protocol.perturbation.public import PublicPerturbation
+from veilsum.roles.learning.task import Array
+from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.perturbation.kinds import PredictionRecovery
+from veilsum.simulations.attacks.perturbation.predictions import Classes, PerturbedModel, Reals
 
-Reals = NDArray[np.float64]
+
+class DataFree(PredictionRecovery):
+    """The medians of the perturbed head."""
+
+    name = "noise-data-free"
+    summary = "offset off by medians of the head, no data"
+
+    def predict(self, view: View, inputs: Array) -> Classes:
+        perturbed = PerturbedModel(view)
+        head = perturbed.module.get_submodule("head")
+        assert isinstance(head, nn.Linear)
+        weight = head.weight.detach().double().numpy()
+        return perturbed.classes_without(estimate_offset(weight, perturbed.public), inputs)
 
 
 def estimate_offset(head_weight: Reals, public: PublicPerturbation) -> Reals:

@@ -21,20 +21,50 @@ from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.attack import StagedAttack
 from veilsum.simulations.attacks.facts import config_of
-from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
 Expand = Callable[[int, int], RingVector]
 """(seed, length) -> the words of a stream."""
 
 
-def difference_of_rounds(view: View, first: int = 0, second: int = 1) -> NDArray[np.float64]:
-    """The change of the mean payload between two rounds, if both were under the same biases."""
-    sums = {message.stamp.round: message for _, message in view.sent(Aggregate)}
-    if first not in sums or second not in sums:
-        raise AttackDoesNotFit(f"the view holds no sums of rounds {first} and {second}: play more rounds")
-    encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
-    return difference(encoding, sums[first].vector, sums[second].vector)
+class SeedsOfBiases(StagedAttack):
+    """One on the biases of `ampc`, by its server."""
+
+    knowledge = "L1"
+    model = "mlp2:16"
+    against = "ampc"
+    by = "server"
+    needs_scheme = True
+
+
+class ReusedSeeds(SeedsOfBiases):
+    """The change of the mean between two rounds, if both were under the same biases."""
+
+    name = "seeds-reused"
+    summary = "two sums under the same biases"
+
+    def change(self, view: View, first: int = 0, second: int = 1) -> NDArray[np.float64]:
+        """The mean payload of the second round less that of the first."""
+        sums = {message.stamp.round: message for _, message in view.sent(Aggregate)}
+        if first not in sums or second not in sums:
+            raise AttackDoesNotFit(f"the view holds no sums of rounds {first} and {second}: play more rounds")
+        encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
+        return difference(encoding, sums[first].vector, sums[second].vector)
+
+
+class WeakSeeds(SeedsOfBiases):
+    """The seed of a bias, if it is short and its generator is known."""
+
+    name = "seeds-weak"
+    summary = "biases of short seeds, by trying them"
+
+    def search(self, view: View, count: int, expand: Expand, seeds: range) -> Search:
+        """Try the seeds on the sum of the first round, of so many parties."""
+        for _, message in view.sent(Aggregate, 0):
+            return search(np.array(message.vector), count, expand, seeds)
+        raise AttackDoesNotFit("the view holds no biased sum: it is not of an ampc server")
 
 
 def difference(encoding: FixedPoint, first: RingVector, second: RingVector) -> NDArray[np.float64]:

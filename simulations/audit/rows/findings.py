@@ -14,7 +14,7 @@ import numpy as np
 
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Samples
-from veilsum.simulations.attacks.attack import Findings
+from veilsum.simulations.attacks.attack import Attack, Findings
 from veilsum.simulations.attacks.gradient.matching import Reconstruction
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.audit.request import Request
@@ -27,28 +27,28 @@ from veilsum.simulations.audit.steps import Steps
 Found = Sequence[tuple[Findings, Played]]
 
 
-def found_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def found_rows(attack: Attack, request: Request, steps: Steps) -> Iterator[Row]:
     request = replace(request, model=request.architecture)
     steps.expect(2)
     played = list(request.stages())
-    found, cpu_s = _run(request, played, steps)
+    found, cpu_s = _run(attack, request, played, steps)
     for row in _rows(request, "attack", found, cpu_s):
         yield replace(row, threat=repr(played[0].view(request.adversary)))
     if not request.references:
         return
     if not request.is_baseline or request.adversary != "server":
         plain = request.undefended
-        bare, cpu_s = _run(plain, list(plain.stages()), steps)
+        bare, cpu_s = _run(attack, plain, list(plain.stages()), steps)
         yield from _rows(plain, "undefended", bare, cpu_s)
     yield from _rows(request, "null", [(_guessed(request, one, at), at) for one, at in found], 0.0)
     yield from _rows(request, "oracle", [(_given(one, at), at) for one, at in found], 0.0)
 
 
-def _run(request: Request, played: Sequence[Played], steps: Steps) -> tuple[Found, float]:
+def _run(attack: Attack, request: Request, played: Sequence[Played], steps: Steps) -> tuple[Found, float]:
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
     started, found = time.process_time(), []
     for one in played:
-        made = request.entry.run(one.view(request.adversary), request.budget, request.seed)
+        made = attack.run(one.view(request.adversary), request.budget, request.seed)
         found.append((replace(made, images=tuple(made.images)), one))
     if not any(made.images or made.model is not None for made, _ in found):
         raise AttackDoesNotFit(f"{request.attack} found neither images nor a model in this view")

@@ -24,13 +24,13 @@ import torch
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.task import Task
-from veilsum.simulations.attacks.gradient.generative import generative
+from veilsum.simulations.attacks.exposed import Exposed
+from veilsum.simulations.attacks.gradient.generative import Generative
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise
-from veilsum.simulations.attacks.membership.membership import Exposed
 from veilsum.simulations.attacks.metrics import feature_distance, nearest_distance, success_rate
 from veilsum.simulations.attacks.model.best import best_model
 from veilsum.simulations.attacks.model.gan import Prior, train_prior
-from veilsum.simulations.attacks.model.gmi import invert_model
+from veilsum.simulations.attacks.model.gmi import Gmi
 from veilsum.simulations.audit.request import BASELINE, Request
 from veilsum.simulations.audit.rows.evaluators import classes_shown, evaluator
 from veilsum.simulations.audit.rows.gradient import clean_targets, heading_of, targets_of
@@ -41,7 +41,7 @@ from veilsum.simulations.audit.steps import Steps
 _PER_CLASS = 8
 
 
-def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def generative_rows(attack: Generative, request: Request, steps: Steps) -> Iterator[Row]:
     """Inversion of gradients with the prior, beside the null row that a prior makes indispensable."""
     request = replace(request, model=request.architecture)
     task = attackable_task(request.config())
@@ -53,28 +53,33 @@ def generative_rows(request: Request, steps: Steps) -> Iterator[Row]:
     ]
     targets = [(target, one) for one in played for target in targets_of(request, one)]
     steps.expect(3 * len(targets))
-    attack = _images(request, "attack", targets, prior, steps)
-    yield attack
+    found = _images(attack, request, "attack", targets, prior, steps)
+    yield found
     half = max(2, len(targets) // 2)
     clean = [(target, one) for one in played for target in clean_targets(request, one)]
     noise = [(as_noise(target, request.seed), one) for target, one in clean[:half]]
-    yield _images(request, "null", noise, prior, steps)
+    yield _images(attack, request, "null", noise, prior, steps)
     if request.is_baseline and request.adversary == "server":
         # The server of plain FedAvg holds what an oracle is given.
-        yield replace(attack, row="oracle", threat="")
+        yield replace(found, row="oracle", threat="")
         return
-    oracle = _images(request, "oracle", clean[:half], prior, steps)
+    oracle = _images(attack, request, "oracle", clean[:half], prior, steps)
     yield oracle
     yield from _undefended(request, oracle)
 
 
 def _images(
-    request: Request, kind: RowKind, targets: Sequence[tuple[Target, Played]], prior: Prior, steps: Steps
+    attack: Generative,
+    request: Request,
+    kind: RowKind,
+    targets: Sequence[tuple[Target, Played]],
+    prior: Prior,
+    steps: Steps,
 ) -> Row:
     found = []
     for target, _ in targets:
-        steps(f"{request.scheme}/{request.adversary}/generative, {kind}")
-        found.append(generative(target, request.scale.budget, request.seed, prior))
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
+        found.append(attack.invert(target, request.scale.budget, request.seed, prior))
     row = image_row(
         heading_of(request, kind, targets[0][0].note),
         found,
@@ -84,7 +89,7 @@ def _images(
     return replace(row, threat=repr(targets[0][1].view(request.adversary)) if kind == "attack" else "")
 
 
-def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def gmi_rows(attack: Gmi, request: Request, steps: Steps) -> Iterator[Row]:
     """Inversion of the best model that the adversary can form."""
     request = replace(request, model=request.architecture)
     task = attackable_task(request.config())
@@ -97,8 +102,8 @@ def gmi_rows(request: Request, steps: Steps) -> Iterator[Row]:
     judge = evaluator(task, private, request.seed)
     view = played.view(request.adversary)
     for kind, model in _models(view.initial_model, best_model(view), played.model):
-        steps(f"{request.scheme}/{request.adversary}/gmi, {kind}")
-        row = _inverted(request, kind, played, model, prior, judge, private)
+        steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
+        row = _inverted(attack, request, kind, played, model, prior, judge, private)
         yield replace(row, threat=repr(view) if kind == "attack" else "")
     yield from _undefended(request, row)
 
@@ -116,6 +121,7 @@ def _models(initial: Model, held: Model, true: Model) -> Iterator[tuple[RowKind,
 
 
 def _inverted(
+    attack: Gmi,
     request: Request,
     kind: RowKind,
     played: Played,
@@ -133,7 +139,9 @@ def _inverted(
     everyone = _features(exposed, inputs)
     hits, found, shown = 0, defaultdict[str, list[float]](list), []
     for label in private:
-        made = invert_model(exposed, prior, label, _PER_CLASS, request.scale.budget.evaluations, request.seed)
+        made = attack.invert(
+            exposed, prior, label, _PER_CLASS, request.scale.budget.evaluations, request.seed
+        )
         images = torch.from_numpy(made)
         with torch.no_grad():
             hits += int((judge(images).argmax(dim=1) == label).sum())

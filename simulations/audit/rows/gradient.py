@@ -17,6 +17,7 @@ import numpy as np
 
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import Samples
+from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
 from veilsum.simulations.audit.request import BASELINE, Request
@@ -27,28 +28,30 @@ from veilsum.simulations.audit.stage import FewImages, Played, attackable_task
 from veilsum.simulations.audit.steps import Steps
 
 
-def gradient_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def gradient_rows(attack: GradientInversion, request: Request, steps: Steps) -> Iterator[Row]:
     """The rows of one request; `steps` is told before each attack on a target."""
     request = replace(request, model=request.architecture)
     played = list(request.stages())
     targets = [(target, one) for one in played for target in targets_of(request, one)]
     # Reference rows attack all uploads undefended, and half of them as null and as oracle.
     steps.expect(len(targets) + (2 * request.parties * len(played) if request.references else 0))
-    yield from attack_rows(request, targets, "attack", steps)
+    yield from attack_rows(attack, request, targets, "attack", steps)
     if request.references:
-        yield from reference_rows(request, played, steps)
+        yield from reference_rows(attack, request, played, steps)
 
 
-def reference_rows(request: Request, played: Sequence[Played], steps: Steps) -> Iterator[Row]:
+def reference_rows(
+    attack: GradientInversion, request: Request, played: Sequence[Played], steps: Steps
+) -> Iterator[Row]:
     if not request.is_baseline or request.adversary != "server":
         plain = request.undefended
         bare = [(target, one) for one in plain.stages() for target in targets_of(plain, one)]
-        yield from attack_rows(plain, bare, "undefended", steps)
+        yield from attack_rows(attack, plain, bare, "undefended", steps)
     half = max(2, request.parties // 2)
     clean = [(target, one) for one in played for target in clean_targets(request, one)[:half]]
     noise = [(as_noise(target, request.seed), one) for target, one in clean[:half]]
-    yield from attack_rows(request, noise, "null", steps)
-    yield from attack_rows(request, clean, "oracle", steps)
+    yield from attack_rows(attack, request, noise, "null", steps)
+    yield from attack_rows(attack, request, clean, "oracle", steps)
 
 
 def targets_of(request: Request, played: Played) -> list[Target]:
@@ -65,7 +68,11 @@ def targets_of(request: Request, played: Played) -> list[Target]:
 
 
 def attack_rows(
-    request: Request, targets: Sequence[tuple[Target, Played]], kind: RowKind, steps: Steps
+    attack: GradientInversion,
+    request: Request,
+    targets: Sequence[tuple[Target, Played]],
+    kind: RowKind,
+    steps: Steps,
 ) -> Iterator[Row]:
     """One row for each kind of target: single uploads and sums tell different stories."""
     by_kind: dict[str, list[tuple[Target, Played]]] = defaultdict(list)
@@ -76,7 +83,7 @@ def attack_rows(
         found: list[Reconstruction] = []
         for target, _ in group:
             steps(f"{request.scheme}/{request.adversary}/{request.attack}, {kind}")
-            found.append(inverted(request.entry, target, request.budget, request.seed))
+            found.append(inverted(attack, target, request.budget, request.seed))
         heading = heading_of(request, kind, note)
         shown = functools.partial(classes_shown, request)
         row = image_row(heading, found, [dict(played.truth) for _, played in group], shown)

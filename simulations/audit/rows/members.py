@@ -8,7 +8,7 @@ attack on the first model, which saw nobody's data; the oracle is the attack on 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +17,13 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Samples
-from veilsum.roles.views.view import View
-from veilsum.simulations.attacks.membership.membership import Exposed, Scores, Suspects, split_suspects
+from veilsum.simulations.attacks.exposed import Exposed
+from veilsum.simulations.attacks.membership.membership import (
+    MembershipInference,
+    Scores,
+    TrainingStart,
+    split_suspects,
+)
 from veilsum.simulations.attacks.metrics import membership, success_rate
 from veilsum.simulations.attacks.model.best import best_model
 from veilsum.simulations.audit.request import Request
@@ -29,29 +34,10 @@ from veilsum.simulations.audit.steps import Steps
 
 LABEL_NOISE = 0.2
 _ROUNDS, _CLIP = 8, 64.0
-Score = Callable[[Exposed, Suspects, View], Scores]
 
 
-def membership_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    """By an attack that scores suspects by the attacked model alone."""
-    attack, scale = request.entry.load(), request.scale
-    return _rows(
-        request, steps, lambda exposed, suspects, _: attack(exposed, suspects, scale.epochs, request.seed)
-    )
-
-
-def shadow_rows(request: Request, steps: Steps) -> Iterator[Row]:
-    """By an attack that trains models of its own, from the same first model."""
-    attack, shadows = request.entry.load(), request.scale.shadows
-
-    def score(exposed: Exposed, suspects: Suspects, known: View) -> Scores:
-        found: Scores = attack(exposed, suspects, known.facts, known.initial_model, shadows, request.seed)
-        return found
-
-    return _rows(request, steps, score)
-
-
-def _rows(request: Request, steps: Steps, score: Score) -> Iterator[Row]:
+def membership_rows(attack: MembershipInference, request: Request, steps: Steps) -> Iterator[Row]:
+    """What the attack tells by the best model of the view, beside the rows that give it a scale."""
     steps.expect(4)
     steps(f"{request.scheme}: training a model to attack")
     played = _trained(request)
@@ -59,14 +45,14 @@ def _rows(request: Request, steps: Steps, score: Score) -> Iterator[Row]:
     view = played.view(request.adversary)
     attacked = best_model(view)
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
-    row = _row(request, "attack", played, others, attacked, score)
+    row = _row(attack, request, "attack", played, others, attacked)
     yield replace(row, threat=repr(view))
     if not request.is_baseline or request.adversary not in ("server", "client"):
         plain = request.undefended
         bare = _trained(plain)
-        yield _row(plain, "undefended", bare, others, bare.model, score)
-    yield _row(request, "null", played, others, view.initial_model, score)
-    yield _row(request, "oracle", played, others, played.model, score)
+        yield _row(attack, plain, "undefended", bare, others, bare.model)
+    yield _row(attack, request, "null", played, others, view.initial_model)
+    yield _row(attack, request, "oracle", played, others, played.model)
 
 
 def _config(request: Request) -> FederationConfig:
@@ -95,12 +81,20 @@ def outsiders(request: Request, played: Played) -> Samples:
     return with_wrong_labels(task.test.take(chosen), LABEL_NOISE, int(task.train.targets.max()) + 1, rng)
 
 
-def _row(request: Request, kind: RowKind, played: Played, others: Samples, model: Model, score: Score) -> Row:
+def _row(
+    attack: MembershipInference,
+    request: Request,
+    kind: RowKind,
+    played: Played,
+    others: Samples,
+    model: Model,
+) -> Row:
     started = time.process_time()
     members = Samples.joined(played.truth.values())
     suspects = split_suspects(members, others, generator(request.seed, "audit suspects"))
     known, readable = played.view("server"), readable_model(model)
-    scores = score(Exposed(known.facts, readable), suspects, known)
+    start = TrainingStart(known.facts, known.initial_model)
+    scores = attack.score(Exposed(known.facts, readable), suspects, start, request.budget, request.seed)
     row = told_row(heading_of(request, kind, "membership"), scores, accuracy=played.accuracy(readable))
     return replace(row, cpu_s=time.process_time() - started)
 

@@ -14,9 +14,11 @@ import numpy as np
 
 from veilsum.protocol.numbers.model import Model
 from veilsum.simulations.attacks.attack import ModelRecovery
+from veilsum.simulations.attacks.gradient.targets import gradients_in
 from veilsum.simulations.attacks.metrics import model_distance, success_rate
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
-from veilsum.simulations.attacks.model.best import best_model
+from veilsum.simulations.attacks.model.ampc_coalition import AmpcCoalition
+from veilsum.simulations.attacks.model.best import BestModel, best_model
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.gradient import heading_of
 from veilsum.simulations.audit.rows.row import Row, RowKind, readable_model
@@ -28,14 +30,12 @@ NOTE = "global model"
 EXACT = 1e-7
 
 
-def model_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def model_rows(attack: ModelRecovery, request: Request, steps: Steps) -> Iterator[Row]:
     """What the attack makes of the view, beside the rows that give it a scale."""
     request = replace(request, rounds=max(2, request.rounds))
     played = list(request.stages())
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
     started = time.process_time()
-    attack = request.entry
-    assert isinstance(attack, ModelRecovery)
     found = [attack.form(one.view(request.adversary)) for one in played]
     row = model_row(request, "attack", played, found, time.process_time() - started)
     yield replace(row, threat=repr(played[0].view(request.adversary)))
@@ -79,8 +79,6 @@ def hides_and_recovers(request: Request) -> Iterator[tuple[str, str, str, str]]:
 
 def _has_local(played: Played, adversary: str) -> str:
     """Whether the view shows another party's own update."""
-    from veilsum.simulations.attacks.gradient.targets import gradients_in
-
     view = played.view(adversary)
     images = len(next(iter(played.truth.values())))
     honest = {key: update for key, update in true_updates(played).items() if key[0] not in view.members}
@@ -92,12 +90,10 @@ def _has_local(played: Played, adversary: str) -> str:
 
 
 def _has_global(played: Played, adversary: str) -> str:
-    from veilsum.simulations.attacks.model.ampc_coalition import final_model
-
     word = "hidden"
-    for attack in (best_model, final_model):
+    for attack in (BestModel(), AmpcCoalition()):
         try:
-            found = attack(played.view(adversary))
+            found = attack.form(played.view(adversary))
         except AttackDoesNotFit:
             continue
         if model_distance(found, played.model) <= EXACT:

@@ -23,13 +23,12 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.task import Array, Task
 from veilsum.roles.learning.training.compare import train_central
 from veilsum.roles.views.view import View
-from veilsum.simulations.attacks.membership.membership import Exposed
+from veilsum.simulations.attacks.exposed import Exposed
 from veilsum.simulations.attacks.metrics import success_rate
-from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
-from veilsum.simulations.attacks.perturbation.least_squares import remove_offset
+from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
+from veilsum.simulations.attacks.perturbation.kinds import PredictionRecovery
 from veilsum.simulations.attacks.perturbation.predictions import (
     PerturbedModel,
-    predicted_classes,
     projected_predictions,
     raw_predictions,
 )
@@ -70,13 +69,14 @@ class Experiment:
     """Whether the projection, which needs no labels, stands beside it."""
 
 
-def fit_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def fit_rows(attack: PredictionRecovery, request: Request, steps: Steps) -> Iterator[Row]:
     tried = (TriedPerturbation(), TriedPerturbation(groups=1), TriedPerturbation(mode="scale"))
-    return _rows(request, steps, Experiment(tried, "fit on own labels", projects=True))
+    return _rows(attack, request, steps, Experiment(tried, "fit on own labels", projects=True))
 
 
-def line_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def line_rows(attack: PredictionRecovery, request: Request, steps: Steps) -> Iterator[Row]:
     return _rows(
+        attack,
         request,
         steps,
         Experiment(
@@ -85,17 +85,21 @@ def line_rows(request: Request, steps: Steps) -> Iterator[Row]:
     )
 
 
-def data_free_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def data_free_rows(attack: PredictionRecovery, request: Request, steps: Steps) -> Iterator[Row]:
     return _rows(
+        attack,
         request,
         steps,
         Experiment((TriedPerturbation("mse", 1), TriedPerturbation("mse", 10)), "medians of the head"),
     )
 
 
-def exchange_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def exchange_rows(attack: PredictionRecovery, request: Request, steps: Steps) -> Iterator[Row]:
     return _rows(
-        request, steps, Experiment((TriedPerturbation("ce", 1), TriedPerturbation("ce", 10)), "one exchange")
+        attack,
+        request,
+        steps,
+        Experiment((TriedPerturbation("ce", 1), TriedPerturbation("ce", 10)), "one exchange"),
     )
 
 
@@ -106,7 +110,9 @@ def announce(request: Request, steps: Steps) -> None:
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
 
 
-def _rows(request: Request, steps: Steps, experiment: Experiment) -> Iterator[Row]:
+def _rows(
+    attack: PredictionRecovery, request: Request, steps: Steps, experiment: Experiment
+) -> Iterator[Row]:
     """Every perturbation by a client that does nothing and by the attack; then the rows that give them a scale."""
     require_perturbation(request)
     kinds = experiment.tried
@@ -120,9 +126,9 @@ def _rows(request: Request, steps: Steps, experiment: Experiment) -> Iterator[Ro
         view = played.view(request.adversary)
         pooled = len(view.members) > 1
         steps(f"{request.scheme}/{request.adversary}/{request.attack}, {tried}")
-        for words, level, attack in _attacks(request, experiment, tried):
+        for words, level, predict in _attempts(attack, experiment, tried):
             started = time.process_time()
-            guess = attack(view, task.test.inputs)
+            guess = predict(view, task.test.inputs)
             cpu_s = time.process_time() - started
             row = _row(request, "attack", f"{words}; {tried}", guess, expected, task, cpu_s)
             yield replace(row, knowledge=row.knowledge if pooled else level, threat=repr(view))
@@ -130,15 +136,15 @@ def _rows(request: Request, steps: Steps, experiment: Experiment) -> Iterator[Ro
             yield from _reference_rows(request, tried, played, model, task)
 
 
-def _attacks(
-    request: Request, experiment: Experiment, tried: TriedPerturbation
+def _attempts(
+    attack: PredictionRecovery, experiment: Experiment, tried: TriedPerturbation
 ) -> Iterator[tuple[str, str, Predict]]:
     yield "does nothing", "L0", raw_predictions
     if tried.mode == "scale":
         return
     if experiment.projects:
         yield "projection", "L1", projected_predictions
-    yield experiment.words, request.entry.knowledge, request.entry.load()
+    yield experiment.words, attack.knowledge, attack.predict
 
 
 def _reference_rows(
@@ -154,9 +160,8 @@ def _reference_rows(
     view = played.view("client")
     guess = _classes(view, view.initial_model, task)
     yield _row(request, "null", "untrained model", guess, expected, task, 0.0)
-    outputs, alpha = PerturbedModel(view).outputs(task.test.inputs)
     offset = PerturbationKeys(played.view("server")).of_round(0).offset
-    guess = predicted_classes(remove_offset(outputs, alpha, offset))
+    guess = PerturbedModel(view).classes_without(offset, task.test.inputs)
     yield _row(request, "oracle", f"with the server's key; {tried}", guess, expected, task, 0.0)
 
 

@@ -21,18 +21,14 @@ from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.training.vectorize import layout, to_vector
 from veilsum.roles.views.view import PublicFacts, View
+from veilsum.simulations.attacks.exposed import Exposed
 from veilsum.simulations.attacks.facts import config_of
-from veilsum.simulations.attacks.membership.membership import Exposed
-from veilsum.simulations.attacks.perturbation import signs
+from veilsum.simulations.attacks.perturbation.balancedness import HiddenFactors
 from veilsum.simulations.attacks.perturbation.cross_entropy import Reals
-from veilsum.simulations.attacks.perturbation.curious_client import hidden_factors, recognise
-from veilsum.simulations.attacks.perturbation.curious_server import (
-    PerturbationKeys,
-    asked_softmax,
-    masked_differences,
-    split_difference,
-)
-from veilsum.simulations.attacks.perturbation.shared_mask import unmask
+from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
+from veilsum.simulations.attacks.perturbation.shared_mask import SharedMask, split_difference, unmask
+from veilsum.simulations.attacks.perturbation.signs import Recognition, distinguish
+from veilsum.simulations.attacks.perturbation.softmax import AskedSoftmax
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.measured import counted_row
 from veilsum.simulations.audit.rows.perturbation import (
@@ -50,7 +46,7 @@ ASKED, TRIALS = 8, 16
 _MASK_BITS = 32
 
 
-def softmax_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def softmax_rows(attack: AskedSoftmax, request: Request, steps: Steps) -> Iterator[Row]:
     """Each sample's softmax in the server's hands; the printed exchange was to hide it."""
     announce(request, steps)
     model = trained_model(request, "ce")
@@ -59,7 +55,7 @@ def softmax_rows(request: Request, steps: Steps) -> Iterator[Row]:
         view = played.view(request.adversary)
         truth = {name: _softmax(view, model, played, name) for name in played.truth}
         started = time.process_time()
-        found = dict(asked_softmax(view))
+        found = dict(attack.read(view))
         cpu_s = time.process_time() - started
         words = f"softmax of single samples, {tried.exchange} exchange"
         errors = np.concatenate([np.abs(found[name] - truth[name]).max(axis=1) for name in found])
@@ -95,7 +91,7 @@ def _random_softmax(request: Request, like: Reals) -> Reals:
     return found
 
 
-def factor_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def factor_rows(attack: HiddenFactors, request: Request, steps: Steps) -> Iterator[Row]:
     """The factor of every hidden unit, from one round's perturbed weights and the public first model."""
     announce(request, steps)
     words = f"hidden factors, within {NEAR_FACTOR:.0%}"
@@ -103,7 +99,7 @@ def factor_rows(request: Request, steps: Steps) -> Iterator[Row]:
         played = perturbation(request, tried, trained_model(request, tried.loss))
         view, truth = played.view(request.adversary), _true_factors(played)
         started = time.process_time()
-        found = np.concatenate(hidden_factors(view))
+        found = np.concatenate(attack.estimate(view))
         cpu_s = time.process_time() - started
         row = _factor_row(request, f"{words}; {tried}", found, truth)
         yield replace(row, cpu_s=cpu_s, threat=repr(view))
@@ -136,7 +132,7 @@ def _factor_row(request: Request, target: str, found: Reals, truth: Reals) -> Ro
     )
 
 
-def sign_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def sign_rows(attack: Recognition, request: Request, steps: Steps) -> Iterator[Row]:
     """The game of semantic security, once per round: two models, one of them perturbed under a fresh key."""
     announce(request, steps)
     played = perturbation(
@@ -150,7 +146,7 @@ def sign_rows(request: Request, steps: Steps) -> Iterator[Row]:
 
     def guess(round_: int, true: Model, other: Model) -> bool:
         pair = (true, other) if coins[round_] == 0 else (other, true)
-        return recognise(view, pair, round_) == int(coins[round_])
+        return attack.recognise(view, pair, round_) == int(coins[round_])
 
     started = time.process_time()
     hits = [guess(round_, models[round_], others[round_]) for round_ in range(TRIALS)]
@@ -158,7 +154,7 @@ def sign_rows(request: Request, steps: Steps) -> Iterator[Row]:
     yield counted_row(request, "attack", words, hits, cpu_s, threat=repr(view))
     if request.references:
         plain = _received_plain(request, models[0])
-        seen = [signs.distinguish([models[0], other], plain) == 0 for other in others[:TRIALS]]
+        seen = [distinguish([models[0], other], plain) == 0 for other in others[:TRIALS]]
         yield counted_row(request.undefended, "undefended", "the model as received", seen)
         blind = [guess(round_, others[round_], others[TRIALS + round_]) for round_ in range(TRIALS)]
         yield counted_row(request, "null", f"{words}: neither was", blind)
@@ -198,7 +194,7 @@ def _unperturbed(keys: PerturbationKeys, server: View, round_: int, candidate: M
     return float(np.abs(keys.of_round(round_).encrypt(candidate.astype(np.float64)) - sent).max())
 
 
-def mask_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def mask_rows(attack: SharedMask, request: Request, steps: Steps) -> Iterator[Row]:
     """Two terms of one client under one mask show their difference; here every term has a mask of its own."""
     announce(request, steps)
     tried = TriedPerturbation("mse", 1, gamma=1.0)
@@ -209,7 +205,7 @@ def mask_rows(request: Request, steps: Steps) -> Iterator[Row]:
     truth = {name: split_difference(keys, one, unmask) for name, one in terms.items()}
     words = "gradient less beta of one client"
     started = time.process_time()
-    found = dict(masked_differences(view))
+    found = dict(attack.differences(view))
     cpu_s = time.process_time() - started
     hits = [_alike(found[name], truth[name]) for name in found]
     yield counted_row(request, "attack", words, hits, cpu_s, threat=repr(view))

@@ -17,7 +17,7 @@ from veilsum.simulations.audit.steps import Steps
 ROUNDS = 4
 
 
-def repeated_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def repeated_rows(attack: SeriesInversion, request: Request, steps: Steps) -> Iterator[Row]:
     """All rounds together, one round alone, nothing but noise, and the same without the defence."""
     request = replace(request, rounds=max(ROUNDS, request.rounds))
     played = list(request.stages())
@@ -26,16 +26,16 @@ def repeated_rows(request: Request, steps: Steps) -> Iterator[Row]:
     if not series:
         raise AttackDoesNotFit(f"{request.attack} needs one party's updates over rounds; this view has none")
     steps.expect(4 * len(series))
-    yield _row(request, "attack", series, steps)
+    yield _row(attack, request, "attack", series, steps)
     single = [(group[:1], one) for group, one in series]
-    yield replace(_row(request, "attack", single, steps), target="one round alone")
+    yield replace(_row(attack, request, "attack", single, steps), target="one round alone")
     noise = [
         ([as_noise(target, request.seed + n) for n, target in enumerate(group)], one) for group, one in series
     ]
-    yield _row(request, "null", noise[:2], steps)
+    yield _row(attack, request, "null", noise[:2], steps)
     plain = replace(request.undefended, rounds=request.rounds)
     bare = [(group, one) for one in plain.stages() for group in _series(plain, one)[:half]]
-    undefended = _row(plain, "undefended", bare, steps)
+    undefended = _row(attack, plain, "undefended", bare, steps)
     yield undefended
     # Who is given the noise or needs no sketch holds the clean gradients: the same numbers, told of the defence.
     yield replace(undefended, row="oracle", scheme=request.scheme, defence=request.defence or "none")
@@ -45,9 +45,13 @@ def _series(request: Request, played: Played) -> list[list[Target]]:
     return uploads_by_party(targets_of(request, played))
 
 
-def _row(request: Request, kind: RowKind, series: Sequence[tuple[list[Target], Played]], steps: Steps) -> Row:
-    attack = request.entry
-    assert isinstance(attack, SeriesInversion)
+def _row(
+    attack: SeriesInversion,
+    request: Request,
+    kind: RowKind,
+    series: Sequence[tuple[list[Target], Played]],
+    steps: Steps,
+) -> Row:
     invert = attack.invert_undefended if kind == "undefended" else attack.invert
     found: list[Reconstruction] = []
     budget = shared_budget(request.budget, series[0][0])

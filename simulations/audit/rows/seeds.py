@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.numbers.fixedpoint import FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.roles.learning.seeds import generator
-from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.facts import config_of
-from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
-from veilsum.simulations.attacks.rounds.seeds import difference, difference_of_rounds, numpy_stream, search
+from veilsum.simulations.attacks.rounds.seeds import (
+    ReusedSeeds,
+    WeakSeeds,
+    difference,
+    numpy_stream,
+    search,
+)
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.measured import counted_row
 from veilsum.simulations.audit.rows.row import Row
@@ -53,7 +56,7 @@ def _true_sums(played: Played) -> tuple[FixedPoint, list[RingVector]]:
     return encoding, [np.array(totals[round_]) for round_ in (0, 1)]
 
 
-def reused_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def reused_rows(attack: ReusedSeeds, request: Request, steps: Steps) -> Iterator[Row]:
     played = _played(request, steps)
     view = played.view(request.adversary)
     encoding, (first, second) = _true_sums(played)
@@ -64,7 +67,7 @@ def reused_rows(request: Request, steps: Steps) -> Iterator[Row]:
         return {"correlation": float(np.corrcoef(found, truth)[0, 1])}
 
     started = time.process_time()
-    found = judged(difference_of_rounds(view))
+    found = judged(attack.change(view))
     cpu_s = time.process_time() - started
     yield counted_row(request, "attack", words, _alike(found), cpu_s, threat=repr(view), extra=found)
     before, after = _plain_means(request)
@@ -98,7 +101,7 @@ def _words(draw: np.random.Generator, encoding: FixedPoint, like: RingVector) ->
     return draw.integers(0, np.iinfo(dtype).max, len(like), dtype=dtype, endpoint=True)
 
 
-def weak_rows(request: Request, steps: Steps) -> Iterator[Row]:
+def weak_rows(attack: WeakSeeds, request: Request, steps: Steps) -> Iterator[Row]:
     played = _played(request, steps)
     view = played.view(request.adversary)
     encoding, (total, _) = _true_sums(played)
@@ -108,7 +111,7 @@ def weak_rows(request: Request, steps: Steps) -> Iterator[Row]:
     def expand(seed: int, length: int) -> RingVector:
         return numpy_stream(seed, length).astype(encoding.ring.dtype)
 
-    tried = search(_masked_sum(view), parties, expand, seeds)
+    tried = attack.search(view, parties, expand, seeds)
     hours = {f"core_hours_for_{SHORT_BITS}_bits": tried.hours_for(SHORT_BITS)}
     hit, note = [tried.found is not None], "seeds have 256 bits"
     yield counted_row(request, "attack", words, hit, tried.cpu_s, note, repr(view), hours)
@@ -123,9 +126,3 @@ def weak_rows(request: Request, steps: Steps) -> Iterator[Row]:
     found = search(total - expand(secret, len(total)), parties, expand, seeds)
     weak = f"{words}, bias of a {TRIED_SEEDS.bit_length() - 1}-bit seed"
     yield counted_row(request, "oracle", weak, [found.found == secret], found.cpu_s)
-
-
-def _masked_sum(view: View) -> RingVector:
-    for _, message in view.sent(Aggregate, 0):
-        return np.array(message.vector)
-    raise AttackDoesNotFit("the view holds no biased sum: it is not of an ampc server")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.learning.defences.registry import built_in_defences
-from veilsum.simulations.audit.registry import ATTACKS
+from veilsum.simulations.attacks.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.sweeps.perturbed_models import SCHEMES as PERTURBING

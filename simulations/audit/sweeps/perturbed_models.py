@@ -8,8 +8,8 @@ import numpy as np
 
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.views.view import OwnUpdate
-from veilsum.simulations.attacks.membership.membership import Exposed
-from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
+from veilsum.simulations.attacks.exposed import Exposed
+from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, attackable_task

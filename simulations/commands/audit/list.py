@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from veilsum.simulations.audit.registry import ATTACKS
+    from veilsum.simulations.attacks.registry import ATTACKS
     from veilsum.simulations.audit.scales import SCALES
 
     attacks = Table(

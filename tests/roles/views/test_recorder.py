@@ -36,7 +36,7 @@ from veilsum.roles.views.file import load_view, save_view
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.recording import ViewRecording, begin_recording, earlier_view
 from veilsum.roles.views.view import PerturbationSecrets, PublicFacts, View, pool
-from veilsum.simulations.attacks.model.ampc_coalition import final_model
+from veilsum.simulations.attacks.model.ampc_coalition import AmpcCoalition
 from veilsum.simulations.run.adversaries import view_recorder
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder
@@ -154,7 +154,7 @@ def test_files_of_several_processes_pool_into_a_coalition(overheard: Overhear) -
     together = pool(views)
     assert sorted(contents(together)) == sorted(contents(run.views.view("server", "p1")))
     assert run.recorder.model is not None
-    assert (final_model(together) == run.recorder.model).all()
+    assert (AmpcCoalition().form(together) == run.recorder.model).all()
 
 
 def test_a_message_that_was_sent_twice_counts_twice_in_a_coalition() -> None:

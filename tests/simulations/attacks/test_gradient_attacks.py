@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from tests.support.refusals import refusal
-from veilsum.simulations.attacks.gradient.analytic import analytic
-from veilsum.simulations.attacks.gradient.dlg import dlg, idlg
-from veilsum.simulations.attacks.gradient.inverting import inverting, mean_change, simulated_change, unit
+from veilsum.simulations.attacks.attack import GradientInversion
+from veilsum.simulations.attacks.gradient.analytic import Analytic
+from veilsum.simulations.attacks.gradient.dlg import Dlg, Idlg
+from veilsum.simulations.attacks.gradient.inverting import Inverting, mean_change, simulated_change, unit
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget, Victim
-from veilsum.simulations.attacks.gradient.spn import spn_adaptive
+from veilsum.simulations.attacks.gradient.spn import SpnAdaptive
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
 from veilsum.simulations.attacks.metrics import matching, ssim
 from veilsum.simulations.audit.stage import Played, pixels
@@ -63,25 +64,25 @@ def test_the_server_of_ampc_holds_words_unlike_any_gradient(played: Stage) -> No
 def test_division_alone_rebuilds_the_image_from_a_dense_layer(played: Stage) -> None:
     stage = played("plain")
     for target in gradients_in(stage.view("server"), 1):
-        found = analytic(target, BUDGET, 7)
+        found = Analytic().invert(target, BUDGET, 7)
         assert likeness(found.images, target, stage) > 0.999
         assert found.labels.tolist() == labels_of(target, stage)
 
 
-@pytest.mark.parametrize("attack", [idlg, dlg])
-def test_matching_the_gradient_rebuilds_image_and_label(played: Stage, attack: Callable[..., object]) -> None:
+@pytest.mark.parametrize("attack", [Idlg(), Dlg()])
+def test_matching_the_gradient_rebuilds_image_and_label(played: Stage, attack: GradientInversion) -> None:
     stage = played("plain", "dlnet")
     target = gradients_in(stage.view("server"), 1)[0]
-    found = attack(target, BUDGET, 7)
-    assert likeness(found.images, target, stage) > 0.95  # type: ignore[attr-defined]
-    assert found.labels.tolist() == labels_of(target, stage)  # type: ignore[attr-defined]
+    found = attack.invert(target, BUDGET, 7)
+    assert likeness(found.images, target, stage) > 0.95
+    assert found.labels.tolist() == labels_of(target, stage)
 
 
 def test_the_sum_of_four_single_images_gives_all_four_back(played: Stage) -> None:
     stage = played("masked", "dlnet")
     target = gradients_in(stage.view("server"), 1)[-1]
     assert (target.kind, target.batch) == ("aggregate", 4)
-    found = idlg(target, BUDGET, 7)
+    found = Idlg().invert(target, BUDGET, 7)
     assert likeness(found.images, target, stage) > 0.9
     assert sorted(found.labels.tolist()) == labels_of(target, stage)
 
@@ -89,31 +90,31 @@ def test_the_sum_of_four_single_images_gives_all_four_back(played: Stage) -> Non
 def test_an_attack_repeats_from_its_seed_and_differs_without(played: Stage) -> None:
     target = gradients_in(played("plain", "dlnet").view("server"), 1)[1]
     small = Budget(20, 0, 30.0)
-    first, again, other = (idlg(target, small, seed) for seed in (7, 7, 8))
+    first, again, other = (Idlg().invert(target, small, seed) for seed in (7, 7, 8))
     assert (first.images == again.images).all()
     assert (first.images != other.images).any()
 
 
 def test_budgets_are_kept_and_the_best_iterate_is_returned(played: Stage) -> None:
     target = as_noise(gradients_in(played("plain", "dlnet").view("server"), 1)[0], 7)
-    found = idlg(target, Budget(30, 0, 30.0), 7)
+    found = Idlg().invert(target, Budget(30, 0, 30.0), 7)
     assert found.evaluations <= 30 + 25
     assert found.stopped == "budget"
-    longer = idlg(target, Budget(90, 0, 30.0), 7)
+    longer = Idlg().invert(target, Budget(90, 0, 30.0), 7)
     assert longer.match_loss <= found.match_loss
 
 
 def test_noise_gives_nothing_back(played: Stage) -> None:
     stage = played("plain", "dlnet")
     target = as_noise(gradients_in(stage.view("server"), 1)[0], 7)
-    assert likeness(idlg(target, Budget(60, 0, 30.0), 7).images, target, stage) < 0.3
+    assert likeness(Idlg().invert(target, Budget(60, 0, 30.0), 7).images, target, stage) < 0.3
 
 
 def test_inverting_matches_the_direction_only(played: Stage) -> None:
     stage = played("plain", "dlnet")
     target = gradients_in(stage.view("server"), 1)[0]
     scaled = replace(target, gradient=target.gradient * np.float32(1e-3))
-    found = inverting(scaled, Budget(80, 0, 60.0), 7)
+    found = Inverting().invert(scaled, Budget(80, 0, 60.0), 7)
     assert likeness(found.images, target, stage) > 0.7
 
 
@@ -122,7 +123,7 @@ def test_inverting_goes_through_local_steps(played: Stage) -> None:
     stage = played("plain", "dlnet", payload="delta", local_epochs=2, batch_size="all")
     target = gradients_in(stage.view("server"), 1)[0]
     assert target.local_steps == 2
-    found = inverting(target, Budget(60, 0, 60.0), 7)
+    found = Inverting().invert(target, Budget(60, 0, 60.0), 7)
     assert likeness(found.images, target, stage) > 0.7
 
 
@@ -151,26 +152,26 @@ def test_a_mean_of_several_parties_is_what_each_of_them_trained_alone(played: St
 def test_the_free_vector_changes_nothing_where_there_is_no_private_head(played: Stage) -> None:
     stage = played("plain", "dlnet")
     target = gradients_in(stage.view("server"), 1)[0]
-    assert likeness(spn_adaptive(target, BUDGET, 7).images, target, stage) > 0.9
+    assert likeness(SpnAdaptive().invert(target, BUDGET, 7).images, target, stage) > 0.9
 
 
 def test_division_refuses_a_network_that_begins_with_a_convolution(played: Stage) -> None:
     target = gradients_in(played("plain", "dlnet").view("server"), 1)[0]
     with pytest.raises(AttackDoesNotFit, match="dense"):
-        analytic(target, BUDGET, 7)
+        Analytic().invert(target, BUDGET, 7)
 
 
 def test_a_gradient_of_another_architecture_is_refused_before_the_work(played: Stage) -> None:
     target = gradients_in(played("plain", "dlnet").view("server"), 1)[0]
     cut = replace(target, gradient=target.gradient[:-1])
     with pytest.raises(AttackDoesNotFit, match="another architecture"):
-        idlg(cut, BUDGET, 7)
+        Idlg().invert(cut, BUDGET, 7)
 
 
 def test_a_gradient_that_is_not_a_number_is_reported_not_raised(played: Stage) -> None:
     target = gradients_in(played("plain", "dlnet").view("server"), 1)[0]
     broken = replace(target, model=np.full_like(target.model, np.nan))
-    found = idlg(broken, Budget(10, 1, 30.0), 7)
+    found = Idlg().invert(broken, Budget(10, 1, 30.0), 7)
     assert found.stopped == "diverged"
     assert np.isfinite(found.images).all()
 

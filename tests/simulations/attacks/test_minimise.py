@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from veilsum.simulations.attacks.attack import Attack
-from veilsum.simulations.attacks.gradient.dlg import idlg
+from veilsum.simulations.attacks.gradient.dlg import Idlg
 from veilsum.simulations.attacks.gradient.matching import SMALL, Budget, Victim, fast_convolutions, minimise
-from veilsum.simulations.audit.registry import find_attack
+from veilsum.simulations.attacks.registry import find_attack
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows import memory
 from veilsum.simulations.audit.rows.gradient import targets_of
@@ -73,19 +72,19 @@ def test_an_attack_computes_no_gradients_of_parameters(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Victim, "__init__", remembered)
     request = Request("plain", "server", "idlg", find_scale("smoke"))
-    idlg(targets_of(request, next(request.stages()))[0], Budget(5, 0), 7)
+    Idlg().invert(targets_of(request, next(request.stages()))[0], Budget(5, 0), 7)
     assert all(parameter.grad is None for one in victims for parameter in one.parameters)
 
 
 def test_the_same_gradient_is_inverted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    load = Attack.load
+    invert = Idlg.invert
 
-    def counted(self: Attack) -> Any:
+    def counted(self: Idlg, *given: Any) -> Any:
         calls.append(self.name)
-        return load(self)
+        return invert(self, *given)
 
-    monkeypatch.setattr(Attack, "load", counted)
+    monkeypatch.setattr(Idlg, "invert", counted)
     monkeypatch.setattr(memory, "_made", type(memory._made)())
     request = Request("plain", "server", "idlg", find_scale("smoke"))
     one, other = targets_of(request, next(request.stages()))[:2]

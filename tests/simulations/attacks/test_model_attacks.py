@@ -10,21 +10,19 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.numbers.ring import Ring
 from veilsum.roles.learning.task import Samples
+from veilsum.simulations.attacks.exposed import Exposed
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget
 from veilsum.simulations.attacks.gradient.targets import gradients_in
-from veilsum.simulations.attacks.membership.membership import (
-    Exposed,
-    attack_network,
-    loss_threshold,
-    split_suspects,
-)
-from veilsum.simulations.attacks.membership.shadow import shadow_models
+from veilsum.simulations.attacks.membership.loss import LossThreshold, scores_by_loss
+from veilsum.simulations.attacks.membership.membership import TrainingStart, split_suspects
+from veilsum.simulations.attacks.membership.network import AttackNetwork
+from veilsum.simulations.attacks.membership.shadow import ShadowModels
 from veilsum.simulations.attacks.metrics import membership, model_distance, ssim
 from veilsum.simulations.attacks.model.ampc_coalition import recover_models
 from veilsum.simulations.attacks.model.best import best_model
-from veilsum.simulations.attacks.rounds.repeated import dp_averaging, sketch_rounds
-from veilsum.simulations.attacks.rounds.seeds import difference, difference_of_rounds, numpy_stream, search
+from veilsum.simulations.attacks.rounds.repeated import DpAveraging, SketchRounds
+from veilsum.simulations.attacks.rounds.seeds import ReusedSeeds, difference, numpy_stream, search
 from veilsum.simulations.audit.stage import Played, pixels
 
 Stage = Callable[..., Played]
@@ -67,10 +65,10 @@ def test_the_server_of_ampc_forms_a_model_far_from_the_true_one(played: Stage) -
 def test_fresh_biases_leave_nothing_in_the_difference_of_two_rounds(played: Stage) -> None:
     stage = played("ampc", rounds=2)
     view = stage.view("server")
-    found = difference_of_rounds(view)
+    found = ReusedSeeds().change(view)
     assert np.abs(found).max() > 1e4
     with pytest.raises(AttackDoesNotFit, match="play more rounds"):
-        difference_of_rounds(played("ampc").view("server"))
+        ReusedSeeds().change(played("ampc").view("server"))
 
 
 def test_reused_biases_would_show_the_change_exactly(played: Stage) -> None:
@@ -125,11 +123,9 @@ def test_membership_attacks_tell_members_of_a_model_that_learned_by_heart(
     exposed, stage, members, others = memoriser
     suspects = split_suspects(members, others, np.random.default_rng(7))
     view = stage.view("server")
-    for scores in (
-        loss_threshold(exposed, suspects, 10, 7),
-        attack_network(exposed, suspects, 20, 7),
-        shadow_models(exposed, suspects, view.facts, view.initial_model, 2, 7),
-    ):
+    start, budget = TrainingStart(view.facts, view.initial_model), Budget(epochs=20, shadows=2)
+    for attack in (LossThreshold(), AttackNetwork(), ShadowModels()):
+        scores = attack.score(exposed, suspects, start, budget, 7)
         told = membership(scores.members, scores.others, scores.threshold)
         assert told.auc > 0.9
         assert told.accuracy > 0.8
@@ -140,7 +136,7 @@ def test_membership_attacks_tell_nothing_of_a_model_that_saw_nobody(played: Stag
     exposed = Exposed(view.facts, view.initial_model)
     members, others = suspects_and_model()
     suspects = split_suspects(members, others, np.random.default_rng(7))
-    scores = loss_threshold(exposed, suspects, 10, 7)
+    scores = scores_by_loss(exposed, suspects)
     assert abs(membership(scores.members, scores.others).auc - 0.5) < 0.15
 
 
@@ -156,18 +152,18 @@ def test_a_few_sketches_of_one_image_give_it_back(played: Stage) -> None:
     stage = played("plain", rounds=4, defence="sketch:ratio=2")
     series = [one for one in gradients_in(stage.view("server"), 1) if one.owners == ("p1",)]
     truth = pixels(stage.truth["p1"])
-    assert ssim(sketch_rounds(series[:1], Budget(), 7).images, truth)[0] < 0.9
-    assert ssim(sketch_rounds(series, Budget(), 7).images, truth)[0] > 0.99
+    assert ssim(SketchRounds().invert(series[:1], Budget(), 7).images, truth)[0] < 0.9
+    assert ssim(SketchRounds().invert(series, Budget(), 7).images, truth)[0] > 0.99
 
 
 def test_the_sketch_attack_refuses_a_view_without_sketches(played: Stage) -> None:
     with refusal(AttackDoesNotFit, "defence", "sketch"):
-        sketch_rounds(gradients_in(played("plain").view("server"), 1)[:1], Budget(), 7)
+        SketchRounds().invert(gradients_in(played("plain").view("server"), 1)[:1], Budget(), 7)
 
 
 def test_matching_several_noisy_rounds_beats_one(played: Stage) -> None:
     stage = played("plain", "dlnet", rounds=4, defence="dp:sigma=0.003")
     series = [one for one in gradients_in(stage.view("server"), 1) if one.owners == ("p1",)]
     truth = pixels(stage.truth["p1"])
-    one, all_of_them = (dp_averaging(part, Budget(40, 0, 30.0), 7) for part in (series[:1], series))
+    one, all_of_them = (DpAveraging().invert(part, Budget(40, 0, 30.0), 7) for part in (series[:1], series))
     assert ssim(all_of_them.images, truth)[0] > ssim(one.images, truth)[0]

@@ -8,11 +8,11 @@ import pytest
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.simulations.attacks.gradient.matching import Budget, one_thread
+from veilsum.simulations.attacks.registry import ATTACKS
 from veilsum.simulations.audit import request as requests
+from veilsum.simulations.audit.experiments import rows_of
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.runner import rows_of
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.steps import Steps
 

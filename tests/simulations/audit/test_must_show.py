@@ -12,11 +12,12 @@ import pytest
 
 from veilsum.roles.cli import main as cli
 from veilsum.simulations.attacks.gradient.matching import one_thread
+from veilsum.simulations.audit.experiments import rows_of
 from veilsum.simulations.audit.report.verdicts import warnings
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row
-from veilsum.simulations.audit.runner import Steps, rows_of
 from veilsum.simulations.audit.scales import find_scale
+from veilsum.simulations.audit.steps import Steps
 
 pytestmark = pytest.mark.long
 SMOKE = find_scale("smoke")

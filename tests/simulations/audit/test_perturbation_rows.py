@@ -19,13 +19,13 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.views.file import load_view, save_view
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.attacks.gradient.targets import gradients_in
-from veilsum.simulations.attacks.perturbation.curious_server import PerturbationKeys
+from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
+from veilsum.simulations.attacks.registry import ATTACKS
+from veilsum.simulations.audit.experiments import rows_of
 from veilsum.simulations.audit.fits import require_fit
-from veilsum.simulations.audit.registry import ATTACKS
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.models import hides_and_recovers
 from veilsum.simulations.audit.rows.row import Row
-from veilsum.simulations.audit.runner import rows_of
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.stage import Played, play
 from veilsum.simulations.audit.steps import Steps

@@ -12,15 +12,15 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli import main as cli
+from veilsum.simulations.attacks.attack import Attack, GradientInversion
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
-from veilsum.simulations.audit import runner
-from veilsum.simulations.audit.registry import ATTACKS, find_attack
+from veilsum.simulations.attacks.registry import ATTACKS, find_attack
+from veilsum.simulations.audit import experiments, runner
 from veilsum.simulations.audit.report.markdown import CURVES, figures, marks, replace_figures, require_marks
 from veilsum.simulations.audit.report.page import Report, render
 from veilsum.simulations.audit.report.pictures import Curve, plot, png
 from veilsum.simulations.audit.report.verdicts import judge, verdicts, warnings
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.rows import gradient
 from veilsum.simulations.audit.rows.asides import BrokerJob, asides
 from veilsum.simulations.audit.rows.evaluators import classes_shown
 from veilsum.simulations.audit.rows.row import Picture, Row, table
@@ -131,24 +131,30 @@ def test_unknown_attacks_scales_and_sizes_are_refused_with_the_allowed_ones() ->
         Request("plain", "server", "idlg", SMOKE, parties=1)
 
 
-def test_every_attack_of_the_table_exists() -> None:
-    assert all(callable(entry.load()) for entry in ATTACKS.values())
+def test_every_attack_says_what_it_is_and_has_an_experiment_of_its_kind() -> None:
+    for name, entry in ATTACKS.items():
+        assert entry.name == name
+        assert entry.summary
+        measured = next(kind for kind in type(entry).__mro__ if kind in experiments.EXPERIMENTS)
+        assert measured is not Attack, f"{name} has only the rows of an unknown kind"
 
 
 def test_an_attack_that_does_not_fit_says_so_before_it_starts() -> None:
     request = Request("plain", "broker", "idlg", SMOKE)
     with pytest.raises(AttackDoesNotFit, match="envelopes only"):
-        list(runner.rows_of(request, runner.Steps()))
+        list(experiments.rows_of(request, runner.Steps()))
 
 
 def test_a_task_without_images_is_refused() -> None:
     with pytest.raises(ParameterError, match="no images"):
-        list(runner.rows_of(Request("plain", "server", "idlg", SMOKE, task="vectors:10"), runner.Steps()))
+        list(
+            experiments.rows_of(Request("plain", "server", "idlg", SMOKE, task="vectors:10"), runner.Steps())
+        )
 
 
 def test_more_images_than_there_are_is_refused() -> None:
     with pytest.raises(ParameterError, match="digits has"):
-        list(runner.rows_of(Request("plain", "server", "idlg", SMOKE, images=1000), runner.Steps()))
+        list(experiments.rows_of(Request("plain", "server", "idlg", SMOKE, images=1000), runner.Steps()))
 
 
 def test_ctrl_c_keeps_the_rows_done_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +162,7 @@ def test_ctrl_c_keeps_the_rows_done_so_far(monkeypatch: pytest.MonkeyPatch) -> N
         yield row()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gradient, "gradient_rows", interrupted)
+    monkeypatch.setitem(experiments.EXPERIMENTS, GradientInversion, interrupted)
     outcome = runner.run_requests([Request("plain", "server", "idlg", SMOKE)] * 2)
     assert outcome.interrupted
     assert len(outcome.rows) == 1
@@ -188,13 +194,13 @@ def test_the_list_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None
 def test_perturbation_hides_from_a_client_that_does_nothing_and_not_from_one_that_fits() -> None:
     """Raw predictions are near chance; after a fit on the client's own labels they are the true model's."""
     request = Request("perturbed", "client", "perturbation", SMOKE)
-    rows = list(runner.rows_of(request, runner.Steps()))
+    rows = list(experiments.rows_of(request, runner.Steps()))
     agreement = {one.target: one.extra["agreement"] for one in rows}
     assert agreement["predictions: does nothing; ce, scale+offset, m = 10"] < 0.3
     assert agreement["predictions: fit on own labels; ce, scale+offset, m = 10"] > 0.95
     assert {one.row for one in rows} == {"attack", "undefended", "null", "oracle"}
     with pytest.raises(ParameterError, match="perturbed and bilateral"):
-        list(runner.rows_of(Request("plain", "client", "perturbation", SMOKE), runner.Steps()))
+        list(experiments.rows_of(Request("plain", "client", "perturbation", SMOKE), runner.Steps()))
 
 
 def test_a_view_is_saved_and_attacked_from_its_file(

@@ -20,8 +20,8 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.defences.packing import unpack
 from veilsum.roles.learning.defences.parse import Defences, find_part, parse_defence
 from veilsum.roles.learning.defences.sketch.settings import Sketch
+from veilsum.simulations.audit.experiments import rows_of
 from veilsum.simulations.audit.request import Request
-from veilsum.simulations.audit.runner import rows_of
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.steps import Steps
 from veilsum.simulations.audit.sweeps.ppc import grid_of
