@@ -1,4 +1,4 @@
-"""What people see of running roles: log lines, signed statuses, a whole federation launched and watched.
+"""What people see of running roles: log lines and signed statuses.
 
-Nothing here decides anything about a round.
+A role process tells through `log.RoleLog` and `status.sign_status`; `watching.listen` collects what others tell.
 """

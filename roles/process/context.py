@@ -19,10 +19,10 @@ from veilsum.roles.federation.signed_roster import RosterRefused
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.equipment import TaskEquipment
+from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.learning.task import Task, load_task
 from veilsum.roles.monitor.log import LogFormat
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
-from veilsum.roles.process.server_step import StepOptimizer
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning

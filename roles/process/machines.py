@@ -18,8 +18,8 @@ from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
 from veilsum.roles.process.persistent_state import PersistentState
-from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.training.settings import TrainingOptions

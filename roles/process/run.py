@@ -27,6 +27,7 @@ from veilsum.protocol.machines.events import RunFinished
 from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
+from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
 from veilsum.roles.process.channels import Channels
@@ -51,7 +52,6 @@ from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
 from veilsum.roles.process.quorum import Quorum
-from veilsum.roles.process.server_step import StepOptimizer
 from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.errors import TransportError

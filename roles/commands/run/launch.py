@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from veilsum.roles.cli.output import add_json_option, publish
 
 if TYPE_CHECKING:
-    from veilsum.roles.monitor.launch import Outcome
+    from veilsum.roles.launch.processes import Outcome
 
 EVALUATE_WITHIN_S = 600.0
 
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from veilsum.roles.federation.folder import load_federation, require_complete
-    from veilsum.roles.monitor.launch import Launch
-    from veilsum.roles.monitor.launch_view import LiveView, describe, figures_of
+    from veilsum.roles.launch.display import LiveView, describe, figures_of
+    from veilsum.roles.launch.processes import Launch
 
     loaded = load_federation(args.folder)
     require_complete(loaded)

@@ -14,9 +14,9 @@ from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner, make_server_optimizer
+from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.settings import TrainingOptions
-from veilsum.roles.process.server_step import ServerStep, StepOptimizer
 
 
 @dataclass(frozen=True, eq=False)

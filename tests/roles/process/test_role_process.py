@@ -18,7 +18,7 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.roles.broker import mosquitto
-from veilsum.roles.monitor import launch
+from veilsum.roles.launch import processes
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
@@ -151,7 +151,7 @@ def test_lines_beyond_the_limit_are_dropped_and_reading_goes_on() -> None:
         lines: list[bytes] = []
 
         async def collect() -> None:
-            lines.extend([line async for line in launch._lines(stream)])
+            lines.extend([line async for line in processes._lines(stream)])
 
         reading = asyncio.create_task(collect())
         for piece in pieces:
@@ -173,13 +173,13 @@ def test_what_a_role_prints_is_logged_and_never_fills_its_pipe(tmp_path: Path) -
         "sys.stderr.write('y' * 3000000 + '\\n' + '{\"fact\": \"told\"}\\n')"
     )
 
-    async def run() -> launch.Child:
-        launched = launch.Launch(loaded)
+    async def run() -> processes.Child:
+        launched = processes.Launch(loaded)
         pipe = asyncio.subprocess.PIPE
         started = await asyncio.create_subprocess_exec(
             sys.executable, "-c", program, stdout=pipe, stderr=pipe
         )
-        child = launch.Child("p1", started)
+        child = processes.Child("p1", started)
         assert started.stdout is not None
         assert started.stderr is not None
         async with asyncio.timeout(30):
@@ -193,7 +193,7 @@ def test_what_a_role_prints_is_logged_and_never_fills_its_pipe(tmp_path: Path) -
     child = asyncio.run(run())
     assert child.code == 0
     assert child.facts == [{"fact": "told"}]
-    assert "printed" in (loaded.folder / launch.LOGS_FOLDER / "p1.log").read_text()
+    assert "printed" in (loaded.folder / processes.LOGS_FOLDER / "p1.log").read_text()
 
 
 def test_a_broker_program_that_does_not_answer_is_not_waited_for(

@@ -16,10 +16,10 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
+from veilsum.roles.learning.server_step import ServerStep
 from veilsum.roles.learning.training.server_optimizer import ServerOptimizer, optimizers, read_optimizer
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import layout, to_vector
-from veilsum.roles.process.server_step import ServerStep
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder
 from veilsum.simulations.run.simulate import simulate

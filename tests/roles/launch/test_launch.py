@@ -18,8 +18,8 @@ from tests.support.federations import QUICK, make_federation, wait_until
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli import main as cli
 from veilsum.roles.federation.folder import load_federation
-from veilsum.roles.monitor.launch import Child, Outcome
-from veilsum.roles.monitor.launch_view import describe, figures_of
+from veilsum.roles.launch.display import describe, figures_of
+from veilsum.roles.launch.processes import Child, Outcome
 from veilsum.simulations.run.simulate import simulate
 
 pytestmark = needs_mosquitto

@@ -10,7 +10,7 @@ from typing import Any, Self, TextIO
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.monitor.launch import BROKER, Outcome
+from veilsum.roles.launch.processes import BROKER, Outcome
 
 _TOLD = (
     "broker",
