@@ -146,6 +146,6 @@ def _party_names(parties: int | Sequence[str]) -> tuple[PartyId, ...]:
     if not isinstance(parties, int):
         return tuple(sorted(map(require_party_id, parties)))
     if parties < 1:
-        raise ParameterError([f"a table seats at least one participant, not {parties}"])
+        raise ParameterError([f"a table has at least one participant, not {parties}"])
     digits = len(str(parties - 1))
     return tuple(PartyId(f"p{index:0{digits}d}") for index in range(parties))

@@ -16,7 +16,7 @@ what its driver had to keep: the rounds it committed with their models, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -30,6 +30,7 @@ from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Action, Keep, Pump, Refused, Step, Tell, Transmit
@@ -53,7 +54,6 @@ class TableJob:
     party: PartyId
     stamp: Stamp
     request: WorkRequested | TrainingRequested
-    machine: ServerMachine | ParticipantMachine = field(repr=False)
 
 
 Tamper: TypeAlias = Callable[[InFlight], Message | None]
@@ -69,8 +69,8 @@ class Table:
     """All machines of one federation around a table, and a wire between them that a test commands."""
 
     def __repr__(self) -> str:
-        scheme, seats = self.federation.scheme.name, len(self.federation.participants)
-        return f"Table(scheme={scheme!r}, {seats} participants, now={self.now:g}, {len(self.wire)} in flight)"
+        scheme, count = self.federation.scheme.name, len(self.federation.participants)
+        return f"Table(scheme={scheme!r}, {count} participants, now={self.now:g}, {len(self.wire)} in flight)"
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Table:
         self._pumps: dict[PartyId, Pump] = {}
         self.machines: dict[PartyId, ServerMachine | ParticipantMachine] = {}
         for name in names:
-            self._seat(name)
+            self._boot(name)
 
     @classmethod
     def build(
@@ -164,6 +164,8 @@ class Table:
             return None
         before = len(self.trace.refusals)
         pump = self._pumps[flight.receiver]
+        size = len(Body.of(flight.message))
+        self.observer.received(self.now, flight.receiver, flight.sender, flight.message, size)
         self._perform(flight.receiver, pump.receive(flight.sender, flight.message, self.now), flight)
         refusals = self.trace.refusals[before:]
         return refusals[0].error if refusals else None
@@ -212,7 +214,7 @@ class Table:
         if party not in self.crashed:
             raise LocalProtocolError(f"{name} has not crashed")
         self.crashed.remove(party)
-        self._seat(party)
+        self._boot(party)
         self._start(party)
 
     def next_deadline(self) -> float | None:
@@ -240,6 +242,9 @@ class Table:
         except ProtocolError as error:
             self._take(job.party, partial(request.failed, error))
             return
+        if isinstance(request, TrainingRequested):
+            update = LocalUpdate(result.payload, result.samples, result.loss)
+            self.observer.trained(self.now, job.party, request.round, update)
         self._take(job.party, partial(request.then, result))
 
     def fail_job(self, job: TableJob, error: ProtocolError) -> None:
@@ -306,7 +311,7 @@ class Table:
                     assert fed is not None, "only a message is refused"
                     self.trace.refusals.append(Refusal(fed, action.error))
                 case WorkRequested() | TrainingRequested():
-                    job = TableJob(self._number(), name, self.stamp_of(name), action, self.machines[name])
+                    job = TableJob(self._number(), name, self.stamp_of(name), action)
                     self.jobs.append(job)
                     if self.inline:
                         self.run_job(job)
@@ -346,7 +351,7 @@ class Table:
             raise LocalProtocolError(f"{name} does not sit at this table: {', '.join(self.machines)}")
         return PartyId(name)
 
-    def _seat(self, name: PartyId) -> None:
+    def _boot(self, name: PartyId) -> None:
         state = self.disks[name].copy()
         self.machines[name] = self.federation.machine(name, state, self._random[name])
         self._pumps[name] = Pump(self.machines[name], state)

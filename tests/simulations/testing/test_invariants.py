@@ -173,7 +173,7 @@ HONEST, NO_RECOVERY = {"threat": Threat.SEMI_HONEST}, {"recovery": Recovery.NONE
 
 @pytest.mark.parametrize("missing", [False, True], ids=["after", "never"])
 @pytest.mark.parametrize(
-    ("scheme", "seats", "kind", "decision", "name"),
+    ("scheme", "chosen", "kind", "decision", "name"),
     [
         ("masked", {}, ReleasedShares, "spent_round", "I4"),
         ("ampc", {}, ReleasedShares, "spent_round", "I4"),
@@ -189,10 +189,10 @@ HONEST, NO_RECOVERY = {"threat": Threat.SEMI_HONEST}, {"recovery": Recovery.NONE
     ],
 )
 def test_a_machine_that_sends_before_its_decision_is_durable_is_caught(
-    scheme: str, seats: dict, kind: type, decision: str, name: str, missing: bool
+    scheme: str, chosen: dict, kind: type, decision: str, name: str, missing: bool
 ) -> None:
     """The same events in the other order, or without the decision, from a machine that decides late or never."""
-    assert _broken_by_late_decisions(Table.build(scheme, **seats), kind, decision, missing) == name
+    assert _broken_by_late_decisions(Table.build(scheme, **chosen), kind, decision, missing) == name
 
 
 @pytest.mark.parametrize("missing", [False, True], ids=["after", "never"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import (
+    Event,
     RunFailed,
     RunFinished,
     TrainingRequested,
@@ -19,8 +22,14 @@ from veilsum.protocol.machines.events import (
 from veilsum.protocol.machines.session import Knock
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.wire.messages import Stamp
+from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.contract import LocalUpdate
+from veilsum.roles.process.machines import Machine
+from veilsum.roles.process.observer import Observers, RunObserver
+from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.invariants import InvariantMonitor
+from veilsum.simulations.run.simulation import Simulation
 from veilsum.simulations.testing import (
     MarkedLearner,
     Stuck,
@@ -201,7 +210,7 @@ def test_a_table_without_deadlines_is_stuck_not_endless() -> None:
         table.run()
 
 
-def test_bad_seats_are_refused_with_the_numbers() -> None:
+def test_bad_tables_are_refused_with_the_numbers() -> None:
     with pytest.raises(ParameterError, match="at least one"):
         Table.build("plain", 0)
     with pytest.raises(ParameterError, match="5 markers"):
@@ -221,12 +230,39 @@ def test_a_message_may_be_replaced_or_withheld_as_it_is_sent() -> None:
     assert {one.members for _, one in table.trace.commits} == {("p0", "p2", "p3")}
 
 
-def test_a_table_tells_an_observer_what_a_process_tells_it() -> None:
-    """The monitor of simulations hears the run live, and has nothing to say about it."""
-    table = Table.build("masked", observer=InvariantMonitor())
+class Heard(RunObserver):
+    """Counts what it is told, by notification, party and kind."""
+
+    def __init__(self) -> None:
+        self.counted: Counter[tuple[object, ...]] = Counter()
+
+    def began(self, now: float, party: PartyId, machine: Machine) -> None:
+        self.counted["began", party, type(machine)] += 1
+
+    def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
+        self.counted["sent", party, receiver, type(message)] += size > 0
+
+    def received(self, now: float, party: PartyId, sender: PartyId, message: Message, size: int) -> None:
+        self.counted["received", party, sender, type(message)] += size > 0
+
+    def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
+        self.counted["trained", party, round_number] += update.samples > 0
+
+    def noted(self, now: float, party: PartyId, event: Event) -> None:
+        self.counted["noted", party, type(event)] += 1
+
+
+@pytest.mark.parametrize("scheme", ["plain", "masked", "ampc", "perturbed"])
+def test_a_table_tells_an_observer_what_a_simulation_tells_it(scheme: str) -> None:
+    """All five notifications, as often and of the same parties; and the monitor has nothing to say about them."""
+    at_table, simulated = Heard(), Heard()
+    table = Table.build(scheme, ALL, observer=Observers([at_table, InvariantMonitor()]))
     table.start()
     table.run()
-    assert table.server.rounds_done == 2
+    config = FederationConfig(scheme=scheme, parties=ALL, task="digits", rounds=2, seed=7)
+    Simulation(Federation.build(config), observer=simulated).run()
+    assert {what for what, *_ in at_table.counted} == {"began", "sent", "received", "trained", "noted"}
+    assert at_table.counted == simulated.counted
 
 
 @given(party_names(), st.integers(0, 100))
@@ -251,9 +287,9 @@ def test_drawn_payloads_can_be_encoded(payload: np.ndarray) -> None:
 
 @settings(max_examples=15)
 @given(st.sampled_from(SCHEMES).flatmap(lambda name: st.tuples(st.just(name), table_settings(name))))
-def test_drawn_settings_seat_a_table_that_runs_to_its_end(drawn: tuple[str, dict[str, object]]) -> None:
-    scheme, seats = drawn
-    table = Table.build(scheme, **seats)
+def test_drawn_settings_make_a_table_that_runs_to_its_end(drawn: tuple[str, dict[str, object]]) -> None:
+    scheme, drawn_settings = drawn
+    table = Table.build(scheme, **drawn_settings)
     table.start()
     table.run()
     check_invariants(table)
