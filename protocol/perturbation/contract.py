@@ -1,4 +1,4 @@
-"""What client and server ask and answer about a perturbation, and what its owners keep of it, without torch.
+"""What client and server exchange about a perturbation, and what its owners keep of it, without torch.
 
 The algebra lives beside this file and needs the traced model; schemes pass these values around. What they ask of
 the roles that hold the model stands with them, in protocol/schemes/perturbed/equipment.py.
@@ -40,9 +40,9 @@ class ExchangeReply:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, and what its client keeps to understand the answer."""
+    """A request, and what its client keeps to understand the reply."""
 
-    question: ExchangeRequest
+    request: ExchangeRequest
     kept: Any = field(repr=False)
 
 

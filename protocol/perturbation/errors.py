@@ -61,5 +61,5 @@ class ExchangeOverflow(LocalProtocolError):
         )
 
 
-class UnprotectedLayer(UserWarning):
+class UnperturbedLayer(UserWarning):
     """Part of the model crosses a barrier: its inputs, outputs and parameters reach clients in clear."""

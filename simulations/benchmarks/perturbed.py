@@ -1,14 +1,14 @@
 """What perturbation costs a client and the server, against the plain step on the same machine in the same run.
 
-The plain client runs one forward and one backward pass; the protected client computes every term, ready for
+The plain client runs one forward and one backward pass; the perturbed client computes every term, ready for
 upload. The plain server does what scheme `plain` does in a round, with the same functions: it checks the uploads, takes
-their weighted mean and the step, and hashes the next model. The protected server does what scheme `perturbed` does: it
+their weighted mean and the step, and hashes the next model. The perturbed server does what scheme `perturbed` does: it
 draws a key, perturbs the model and hashes it before; after, it checks the uploads, recovers the gradient from the
 weighted mean of all terms, steps and hashes. Sending and receiving are left out on both sides. The phases are
 those the publications report: perturbation, forward pass, backward passes, model update. The exchange of cross entropy
 is counted with the backward passes at the client, and by itself at the server.
 
-The protected client may lay images out with channels last in memory, which plain autograd by itself does not; a
+The perturbed client may lay images out with channels last in memory, which plain autograd by itself does not; a
 second ratio, against a plain client that does the same, shows how much of the first is owed to that. Where the layouts
 are the same anyway there is only one plain client, and the two ratios are equal.
 
@@ -73,7 +73,7 @@ def run(
     input_shape: tuple[int, ...] | None = None,
     turns: int = 30,
 ) -> dict[str, Any]:
-    """Ratios of protected over plain, phases in CPU seconds, and upload sizes, for one model, perturbed in one way."""
+    """Ratios of perturbed over plain, phases in CPU seconds, and upload sizes, for one model, perturbed in one way."""
     if input_shape is None:
         input_shape = (1, 28, 28) if model_name.startswith("mlp") else (3, 32, 32)
     bench = _Bench(
@@ -113,7 +113,7 @@ def rows(figures: Mapping[str, Any]) -> list[Figure]:
         client = 2.8
     server = figures["groups"] + 4.0 if one_group or figures["loss"] == "mse" else None
     meanings = {
-        "client_over_plain": ("the protected client's step over a plain autograd step", client),
+        "client_over_plain": ("the perturbed client's step over a plain autograd step", client),
         "client_over_plain_same_layout": ("the same, over a plain step with images laid out alike", None),
         "server_over_plain": ("the server's round over that of a plain server", server),
         "upload_over_plain": ("numbers uploaded over numbers in the model", None),
@@ -183,7 +183,7 @@ class _Bench:
         self.key = new_key(self.plan, self.settings, os.urandom)
         self.other_layout = self.plan.channels_last and self.settings.has_offset
         self.perturbed = copy.deepcopy(model)
-        load_parameters(self.plan, self.perturbed, self.key.encrypt(self.plan.flatten(model.state_dict())))
+        load_parameters(self.plan, self.perturbed, self.key.perturb(self.plan.flatten(model.state_dict())))
         self.needs_exchange = loss == "ce" and self.settings.has_offset
         if self.needs_exchange:
             forward = run_forward(self.plan, self.perturbed, self.key.public, self.inputs)

@@ -1,7 +1,7 @@
 """A stand-in for the perturbation of perturbing schemes that needs no network.
 
 A client's first term is its marked vector, its second one the vector times the public direction, plus what it was
-answered. So the recovered mean is the mean of the marked vectors, and a mistaken answer or key shows in the sum.
+answered. So the recovered mean is the mean of the marked vectors, and a mistaken reply or key shows in the sum.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TableServerPerturbation(_Shape):
         )
         return TablePerturbation(self.dimension, (model * np.float32(2)).astype("<f4"), public)
 
-    def protect(self, model: Model, random: RandomBytes) -> Model:
+    def protected_model(self, model: Model, random: RandomBytes) -> Model:
         return (model * np.float32(2)).astype("<f4")
 
     def adapt(self, condition: float) -> None:
@@ -80,12 +80,12 @@ class TablePerturbation:
     model: Model
     public: PublicPerturbation
 
-    def require_question(self, question: ExchangeRequest) -> None:
-        require_numbers(question.alpha, "<f8", SAMPLES, "alpha")
-        require_numbers(question.values, "<f8", SAMPLES, "outputs")
+    def require_request(self, request: ExchangeRequest) -> None:
+        require_numbers(request.alpha, "<f8", SAMPLES, "alpha")
+        require_numbers(request.values, "<f8", SAMPLES, "outputs")
 
-    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
-        return ExchangeReply(question.key_id, question.values * SECRET, question.alpha, question.alpha)
+    def answer(self, request: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
+        return ExchangeReply(request.key_id, request.values * SECRET, request.alpha, request.alpha)
 
     def recover(self, terms: Reals) -> RecoveredMean:
         return RecoveredMean(terms[: self.dimension], 1.0, 1.0)
@@ -112,12 +112,12 @@ class TableClientPerturbation(_Shape):
         public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
-        answer: ExchangeReply | None,
+        reply: ExchangeReply | None,
     ) -> LocalResult:
         trained = self.learner.train(self.party, round, model)
-        if answer is not None:
-            require_numbers(answer.first, "<f8", SAMPLES, "the answer")
+        if reply is not None:
+            require_numbers(reply.first, "<f8", SAMPLES, "the reply")
         second = trained.payload * np.float32(public.directions[0])
-        if answer is not None:
-            second = np.clip(second + np.float32(answer.first[0]), -1.0, 1.0)
+        if reply is not None:
+            second = np.clip(second + np.float32(reply.first[0]), -1.0, 1.0)
         return LocalResult(np.concatenate([trained.payload, second]).astype(np.float32), trained.samples, 1.0)

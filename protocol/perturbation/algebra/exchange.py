@@ -13,7 +13,7 @@ b = a * (1 - exp(delta)) / xi satisfies a = p + xi * b. The publication prints t
 one of two places; the inverse does not recover gradients. Exponentials of output differences overflow, and
 the subtraction of lambda cancels, at moderate offsets: both sides check and refuse.
 
-Neither exchange keeps a secret for long: probabilities add up to one, so a batch of answers determines xi,
+Neither exchange keeps a secret for long: probabilities add up to one, so a batch of replies determines xi,
 and the server sees each sample's softmax. The attacks are in simulations/attacks/perturbation.
 """
 
@@ -102,8 +102,8 @@ def answer(key: PerturbationKey, request: RequestArrays, random: RandomBytes) ->
 
 
 def conclude(public: PublicPerturbation, exchange: ClientExchange, reply: ReplyArrays) -> SurrogateSoftmax:
-    """Client: what to train with, from the server's answer."""
-    _require_answer(public, exchange, reply)
+    """Client: what to train with, from the server's reply."""
+    _require_reply(public, exchange, reply)
     if exchange.blinding is None:
         return SurrogateSoftmax(reply.first, reply.second, reply.third)
     inverse = reply.first - exchange.blinding * reply.second
@@ -153,7 +153,7 @@ def _require_request(key: PerturbationKey, request: RequestArrays) -> None:
         raise Rejection(AbortReason.BAD_VECTOR, "the exchange carries values that are not finite")
 
 
-def _require_answer(public: PublicPerturbation, exchange: ClientExchange, reply: ReplyArrays) -> None:
+def _require_reply(public: PublicPerturbation, exchange: ClientExchange, reply: ReplyArrays) -> None:
     if reply.key_id != public.key_id:
         raise Rejection(AbortReason.WRONG_ROUND, "the exchange was answered with a stale key")
     samples, classes = exchange.request.values.shape[:2]
@@ -162,5 +162,5 @@ def _require_answer(public: PublicPerturbation, exchange: ClientExchange, reply:
     for part, shape in zip((reply.first, reply.second, reply.third), shapes, strict=True):
         if part.shape != shape or not np.isfinite(part).all():
             raise Rejection(
-                AbortReason.BAD_VECTOR, "the answer has a wrong shape or values that are not finite"
+                AbortReason.BAD_VECTOR, "the reply has a wrong shape or values that are not finite"
             )

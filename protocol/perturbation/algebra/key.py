@@ -54,7 +54,7 @@ class PerturbationKey:
         """The secret offset of every output per unit of alpha."""
         return self.gammas[self.public.partition] * self.public.directions
 
-    def encrypt(self, parameters: Reals, *, inference: bool = False) -> Reals:
+    def perturb(self, parameters: Reals, *, inference: bool = False) -> Reals:
         """Perturb a flat parameter vector; with `inference` the offset stays out and predictions are true."""
         if parameters.shape != (self.plan.size,):
             raise EncodingError(f"the model has {self.plan.size} parameters, the vector {parameters.shape}")

@@ -63,7 +63,7 @@ def _compare(plan: PerturbationPlan) -> float:
         expected = _flat(torch.autograd.grad(mean_loss(outputs, targets, "mse"), list(module.parameters())))
     groups = min(2, plan.head.outputs)
     key = new_key(plan, PerturbationSettings(groups=groups, precision="float64"), stream.octets)
-    load_parameters(plan, module, key.encrypt(true))
+    load_parameters(plan, module, key.perturb(true))
     with torch.random.fork_rng(devices=[]):
         forward = run_forward(plan, module, key.public, inputs)
     error = _output_error(forward, outputs.detach(), torch.as_tensor(key.offset))

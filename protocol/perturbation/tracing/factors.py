@@ -8,7 +8,7 @@ integer combination of free variables (its *form*), and equating two forms elimi
 products every form is a single variable and this is exactly union-find.
 
 An equation in which every coefficient is larger than one (two squares against three cubes, say) is met by
-setting all its variables to one. That gives up some protection, which the plan's report shows; fractional
+setting all its variables to one. That leaves some entries as they are, which the plan's report shows; fractional
 exponents would keep it but lose the exactness of power-of-two factors.
 """
 

@@ -79,20 +79,20 @@ class RunningNorm:
 class ParameterStatus:
     name: str
     shape: tuple[int, ...]
-    protected_entries: int
+    perturbed_entries: int
 
     @property
-    def protected(self) -> bool:
-        return self.protected_entries > 0
+    def perturbed(self) -> bool:
+        return self.perturbed_entries > 0
 
     def __str__(self) -> str:
         size = math.prod(self.shape)
-        if not self.protected:
+        if not self.perturbed:
             state = "sent in clear"
-        elif self.protected_entries < size:
-            state = f"protected ({self.protected_entries} of {size} entries)"
+        elif self.perturbed_entries < size:
+            state = f"perturbed ({self.perturbed_entries} of {size} entries)"
         else:
-            state = "protected"
+            state = "perturbed"
         return f"{self.name} {'x'.join(map(str, self.shape)) or 'scalar'}: {state}"
 
 
@@ -158,7 +158,7 @@ class PerturbationPlan:
         return np.concatenate([self._entry(parameter, state) for parameter in self.parameters])
 
     def report(self) -> tuple[ParameterStatus, ...]:
-        """Every parameter: protected by a factor, or sent in clear.
+        """Every parameter: perturbed by a factor, or sent in clear.
 
         A head weight also receives the offset, when the perturbation has one; a head bias never does.
         """

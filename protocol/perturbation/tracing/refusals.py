@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_WAY_OUT = "or accept it unprotected with barrier='unit'"
+_WAY_OUT = "or accept it unperturbed with barrier='unit'"
 _NOT_HOMOGENEOUS = frozenset(
     (
         *("sigmoid", "tanh", "gelu", "silu", "mish", "relu6", "softplus", "elu", "selu", "celu", "hardtanh"),

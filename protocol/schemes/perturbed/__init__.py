@@ -46,7 +46,7 @@ class _Perturbing(Scheme):
         self, model: Model, equipment: object | None, random: RandomBytes, *, completed: bool
     ) -> Model | None:
         """A model that predicts the same and has other weights; none after a run that failed."""
-        return server_equipment(equipment).protect(model, random) if completed else None
+        return server_equipment(equipment).protected_model(model, random) if completed else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from setting_problems(parameters.options)

@@ -145,7 +145,7 @@ class BilateralServer(AttemptMachine):
 
     @handles(SoftmaxRequest)
     def answer(self, sender: PartyId, message: SoftmaxRequest, now: float) -> list[Event]:
-        return self._perturber.take_question(
+        return self._perturber.take_request(
             sender, message, lambda: self.phase in _ANSWERING, self._not_answered
         )
 
@@ -235,9 +235,9 @@ class BilateralClient(AttemptMachine):
         return [self._round.advertise(), *self._terms.begin(message.public)]
 
     @handles(SoftmaxReply)
-    def learn_answer(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
+    def learn_reply(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
         require_from_server(sender)
-        self._terms.require_answer(message.answer)
+        self._terms.require_reply(message.answer)
         self._wait(now)
         return self._terms.conclude(message.answer)
 

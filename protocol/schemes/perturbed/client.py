@@ -68,9 +68,9 @@ class PerturbedClient(AttemptMachine):
         return self._terms.begin(message.public)
 
     @handles(SoftmaxReply)
-    def learn_answer(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
+    def learn_reply(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
         require_from_server(sender)
-        self._terms.require_answer(message.answer)
+        self._terms.require_reply(message.answer)
         self.move(SoftmaxReply, _P.COMPUTING, now + self._context.timing.patience_s)
         return self._terms.conclude(message.answer)
 

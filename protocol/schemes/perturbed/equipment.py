@@ -5,7 +5,7 @@ of these kinds, and calls it inside the jobs that it requests. A test gives it t
 
     server   perturbation = equipment.perturb(model, round, random)   send perturbation.model and perturbation.public
     client   asked = equipment.ask(...)                               only where `asks`: cross entropy with an offset
-    server   perturbation.answer(asked.question, random)
+    server   perturbation.answer(asked.request, random)
     client   equipment.compute(...)                                   all terms, one after the other, in one vector
     server   perturbation.recover(mean of the vectors)                the mean of the true payloads
 """
@@ -32,10 +32,10 @@ class Perturbation(Protocol):
     @property
     def public(self) -> PublicPerturbation: ...
 
-    def require_question(self, question: ExchangeRequest) -> None:
-        """Refuse a question that cannot be answered; light."""
+    def require_request(self, request: ExchangeRequest) -> None:
+        """Refuse a request that cannot be answered; light."""
 
-    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
+    def answer(self, request: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
 
     def recover(self, terms: Reals) -> RecoveredMean:
         """Raises `PrecisionLost` when nothing but rounding would come out."""
@@ -53,8 +53,8 @@ class ServerPerturbation(Protocol):
     def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:  # noqa: A002 - the protocol's own word
         """Draw the perturbation of one attempt."""
 
-    def protect(self, model: Model, random: RandomBytes) -> Model:
-        """A model with true predictions and other weights, for clients to keep."""
+    def protected_model(self, model: Model, random: RandomBytes) -> Model:
+        """What clients keep: true predictions, other weights."""
 
     def adapt(self, condition: float) -> None:
         """Let the size of the offset follow the condition number of the last recovery."""
@@ -79,14 +79,14 @@ class ClientPerturbation(Protocol):
         public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
-        answer: ExchangeReply | None,
+        reply: ExchangeReply | None,
     ) -> LocalResult:
         """All terms end to end, in float32."""
 
 
 def server_equipment(equipment: object | None) -> ServerPerturbation:
     """The server's perturbation, or `LocalProtocolError` if its machine was given none."""
-    _require(equipment, ("terms", "asks", "perturb", "protect", "adapt"), "the server")
+    _require(equipment, ("terms", "asks", "perturb", "protected_model", "adapt"), "the server")
     return cast(ServerPerturbation, equipment)
 
 

@@ -1,4 +1,4 @@
-"""A client's own work in one attempt, the same for both schemes: a public part, perhaps a question, all terms."""
+"""A client's own work in one attempt, the same for both schemes: a public part, perhaps a request, all terms."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ class LocalTerms:
         def ask() -> Asked:
             return self.equipment.ask(model, public, round_number, random)
 
-        return [WorkRequested(ask, self._send_question, self._withdraw)]
+        return [WorkRequested(ask, self._send_request, self._withdraw)]
 
-    def _send_question(self, asked: Asked, now: float) -> list[Event]:
+    def _send_request(self, asked: Asked, now: float) -> list[Event]:
         self._asked = asked
-        return [Send(SERVER, SoftmaxRequest(self._context.stamp, asked.question))]
+        return [Send(SERVER, SoftmaxRequest(self._context.stamp, asked.request))]
 
-    def require_answer(self, answer: ExchangeReply) -> None:
+    def require_reply(self, reply: ExchangeReply) -> None:
         if self._asked is None or self._answered:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "an answer, and no question is open")
-        if answer.key_id != self._asked.question.key_id:
-            raise Rejection(AbortReason.WRONG_ROUND, "the question was answered with a stale key")
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a reply, and no request is open")
+        if reply.key_id != self._asked.request.key_id:
+            raise Rejection(AbortReason.WRONG_ROUND, "the request was answered with a stale key")
 
-    def conclude(self, answer: ExchangeReply) -> list[Event]:
+    def conclude(self, reply: ExchangeReply) -> list[Event]:
         self._answered = True
-        return [self._training(answer)]
+        return [self._training(reply)]
 
-    def _training(self, answer: ExchangeReply | None) -> TrainingRequested:
+    def _training(self, reply: ExchangeReply | None) -> TrainingRequested:
         context, public, asked = self._context, self.public, self._asked
         assert context.model is not None and public is not None
         model, round_number = context.model, context.stamp.round
 
         def compute() -> LocalResult:
-            return self.equipment.compute(model, public, round_number, asked, answer)
+            return self.equipment.compute(model, public, round_number, asked, reply)
 
         return TrainingRequested(round_number, model, self._finish, self._withdraw, compute)
 

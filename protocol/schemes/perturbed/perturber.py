@@ -1,4 +1,4 @@
-"""The server's part that both schemes share: perturb the model, announce the perturbation, answer questions."""
+"""The server's part that both schemes share: perturb the model, announce the perturbation, answer requests."""
 
 from __future__ import annotations
 
@@ -63,52 +63,52 @@ class ModelPerturber:
             Send(name, message) for message in (opened, announced) for name in self._context.session.members
         ]
 
-    def take_question(
+    def take_request(
         self,
         sender: PartyId,
         message: SoftmaxRequest,
         still_open: Callable[[], bool],
         failed: Callable[[ProtocolError, float], list[Event]],
     ) -> list[Event]:
-        """One question of each client; its answer is sent if the attempt still collects by then."""
+        """One request of each client; its reply is sent if the attempt still collects by then."""
         if not self.equipment.asks:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "this perturbation needs no questions")
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "this perturbation needs no exchange")
         require_absent(sender, self._asked)
-        question, perturbation, stamp, random = (
+        request, perturbation, stamp, random = (
             message.question,
             self.perturbation,
             message.stamp,
             self._context.random,
         )
-        if question.key_id != perturbation.public.key_id:
-            raise Rejection(AbortReason.WRONG_ROUND, "the question was asked with a stale key")
-        perturbation.require_question(question)
+        if request.key_id != perturbation.public.key_id:
+            raise Rejection(AbortReason.WRONG_ROUND, "the request was made with a stale key")
+        perturbation.require_request(request)
         self._asked.add(sender)
 
-        send = partial(self._send_answer, sender, stamp, still_open)
-        return [WorkRequested(lambda: perturbation.answer(question, random), send, failed)]
+        send = partial(self._send_reply, sender, stamp, still_open)
+        return [WorkRequested(lambda: perturbation.answer(request, random), send, failed)]
 
-    def _send_answer(
+    def _send_reply(
         self,
         receiver: PartyId,
         stamp: Stamp,
         still_open: Callable[[], bool],
-        answer: ExchangeReply,
+        reply: ExchangeReply,
         now: float,
     ) -> list[Event]:
-        return [Send(receiver, SoftmaxReply(stamp, answer))] if still_open() else []
+        return [Send(receiver, SoftmaxReply(stamp, reply))] if still_open() else []
 
     def hear_reason(self, reason: str) -> None:
         """A client that withdrew because of the perturbation lowers that of the next attempt, once, however many do.
 
-        A liar can do the same. Gamma protects nothing that a liar could not get anyway, and it rises again.
+        A liar can do the same. Gamma hides nothing that a liar could not get anyway, and it rises again.
         """
         if not self._too_loud and reason in (ExchangeOverflow.told, TermTooLarge.told):
             self._too_loud = True
             self.equipment.adapt(math.inf)
 
     def failure(self, error: ProtocolError) -> Failed:
-        """What a failed answer or recovery means; the next attempt is perturbed less if this one was too much."""
+        """What a failed reply or recovery means; the next attempt is perturbed less if this one was too much."""
         if not isinstance(error, PrecisionLost | ExchangeOverflow):
             return failure_of(error)
         self.equipment.adapt(error.condition if isinstance(error, PrecisionLost) else math.inf)

@@ -83,7 +83,7 @@ class PerturbedServer(AttemptMachine):
 
     @handles(SoftmaxRequest)
     def answer(self, sender: PartyId, message: SoftmaxRequest, now: float) -> list[Event]:
-        return self._perturber.take_question(
+        return self._perturber.take_request(
             sender, message, lambda: self.phase is _P.COLLECTING, self._not_answered
         )
 

@@ -54,10 +54,10 @@ def run(args: argparse.Namespace) -> int:
     model, rounds = held_model(loaded, name, args.state)
     task = load_task(loaded.config.task, loaded.config.task_options(loaded.data_folder(args.data)))
     if args.protected:
-        from veilsum.roles.learning.perturbation.protected import protect_for_task
+        from veilsum.roles.learning.perturbation.protected import protected_model_of_task
 
         random, barrier = require_real_entropy(system_entropy), cast("Barrier", loaded.config.barrier)
-        model = protect_for_task(task, model, loaded.config.seed, random, barrier)
+        model = protected_model_of_task(task, model, loaded.config.seed, random, barrier)
     save_model(args.target, model, layout_of(task))
     kind = "protected model" if args.protected else "model"
     sys.stdout.write(

@@ -85,13 +85,13 @@ class PerturbedLearner(TorchLearner):
         public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         asked: Asked | None,
-        answer: ExchangeReply | None,
+        reply: ExchangeReply | None,
     ) -> LocalResult:
         payload = np.zeros(sum(self.terms.values()), dtype=np.float32)
         samples = len(self._gradient_positions(round))
         with self._training_module(model, round) as module:
-            if asked is not None and answer is not None:
-                pieces = self._concluded(module, public, round, asked.kept, answer)
+            if asked is not None and reply is not None:
+                pieces = self._concluded(module, public, round, asked.kept, reply)
             else:
                 pieces = self._direct(module, public, round)
             for found, count in pieces:
@@ -120,15 +120,15 @@ class PerturbedLearner(TorchLearner):
         public: PublicPerturbation,
         round: int,  # noqa: A002 - the protocol's own word
         pieces: list[_Piece],
-        answer: ExchangeReply,
+        reply: ExchangeReply,
     ) -> Iterator[tuple[Terms, int]]:
-        """The terms of every chunk from its part of the answer."""
-        replies = parts_of(answer, public, [piece.samples for piece in pieces])
-        for piece, reply, (inputs, targets) in zip(pieces, replies, self._batches(round), strict=True):
+        """The terms of every chunk from its part of the reply."""
+        parts = parts_of(reply, public, [piece.samples for piece in pieces])
+        for piece, part, (inputs, targets) in zip(pieces, parts, self._batches(round), strict=True):
             forward = piece.forward
             if forward is None:
                 forward = run_forward(self._traced.plan, module, public, inputs)
-            softmax = conclude(public, piece.exchange, reply)
+            softmax = conclude(public, piece.exchange, part)
             yield cross_entropy_terms(forward, softmax, self._targets(targets)), piece.samples
 
     def _batches(self, round: int) -> Iterator[Batch]:  # noqa: A002 - the protocol's own word

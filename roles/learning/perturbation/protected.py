@@ -32,15 +32,15 @@ from veilsum.roles.learning.training.vectorize import load_vector
 def protected_model(plan: PerturbationPlan, model: Model, random: RandomBytes) -> Model:
     """A model that predicts what the given one does, under factors of its own."""
     key = new_key(plan, PerturbationSettings(mode="scale"), random)
-    return with_parameters(model, key.encrypt(parameters_of(plan, model), inference=True))
+    return with_parameters(model, key.perturb(parameters_of(plan, model), inference=True))
 
 
-def protect_for_task(
+def protected_model_of_task(
     task: Task | VectorsTask, model: Model, seed: int, random: RandomBytes, barrier: Barrier = "refuse"
 ) -> Model:
     """The same for the model of a task; `UnsupportedModel` names the node that stands in the way."""
     if isinstance(task, VectorsTask):
-        raise LocalProtocolError("task vectors has no model to protect")
+        raise LocalProtocolError("task vectors has no model to perturb")
     return protected_model(trace_model(task, seed, barrier), model, random)
 
 

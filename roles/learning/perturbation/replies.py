@@ -12,21 +12,21 @@ from veilsum.protocol.perturbation.contract import ExchangeReply
 from veilsum.protocol.perturbation.public import PublicPerturbation
 
 
-def parts_of(answer: ExchangeReply, public: PublicPerturbation, counts: list[int]) -> Iterator[ReplyArrays]:
-    """The part of an answer that belongs to each chunk of so many samples."""
+def parts_of(reply: ExchangeReply, public: PublicPerturbation, counts: list[int]) -> Iterator[ReplyArrays]:
+    """The part of a reply that belongs to each chunk of so many samples."""
     classes, total = len(public.partition), sum(counts)
     per_sample = public.exchange == "log"
     wanted = (total * classes, total * classes, total if per_sample else classes)
-    found = (len(answer.first), len(answer.second), len(answer.third))
+    found = (len(reply.first), len(reply.second), len(reply.third))
     if found != wanted:
-        raise Rejection(AbortReason.BAD_VECTOR, f"the answer has {found} numbers, not {wanted}")
+        raise Rejection(AbortReason.BAD_VECTOR, f"the reply has {found} numbers, not {wanted}")
     start = 0
     for count in counts:
         rows = slice(start, start + count)
         yield ReplyArrays(
-            answer.key_id,
-            np.array(answer.first.reshape(total, classes)[rows]),
-            np.array(answer.second.reshape(total, classes)[rows]),
-            np.array(answer.third[rows] if per_sample else answer.third),
+            reply.key_id,
+            np.array(reply.first.reshape(total, classes)[rows]),
+            np.array(reply.second.reshape(total, classes)[rows]),
+            np.array(reply.third[rows] if per_sample else reply.third),
         )
         start += count

@@ -62,7 +62,7 @@ class TaskServerPerturbation:
         )
         return TaskPerturbation(key, model, self._traced, round, self._training.learning_rate_at(round))
 
-    def protect(self, model: Model, random: RandomBytes) -> Model:
+    def protected_model(self, model: Model, random: RandomBytes) -> Model:
         return protected_model(self._traced.plan, model, random)
 
     def adapt(self, condition: float) -> None:
@@ -87,22 +87,22 @@ class TaskPerturbation:
         self._traced = traced
         self._round = round_number
         self._learning_rate = learning_rate
-        self.model = with_parameters(model, key.encrypt(parameters_of(traced.plan, model)))
+        self.model = with_parameters(model, key.perturb(parameters_of(traced.plan, model)))
         self.public = key.public
 
-    def require_question(self, question: ExchangeRequest) -> None:
-        samples, classes = len(question.alpha), self._traced.plan.head.outputs
+    def require_request(self, request: ExchangeRequest) -> None:
+        samples, classes = len(request.alpha), self._traced.plan.head.outputs
         width = classes if self._key.settings.exchange == "log" else classes * classes
         if samples == 0:
-            raise Rejection(AbortReason.BAD_VECTOR, "a question about no samples")
-        require_numbers(question.alpha, "<f8", samples, "alpha")
-        require_numbers(question.values, "<f8", samples * width, "the outputs of a question")
+            raise Rejection(AbortReason.BAD_VECTOR, "a request about no samples")
+        require_numbers(request.alpha, "<f8", samples, "alpha")
+        require_numbers(request.values, "<f8", samples * width, "the outputs of a request")
 
-    def answer(self, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
-        samples, classes = len(question.alpha), self._traced.plan.head.outputs
+    def answer(self, request: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
+        samples, classes = len(request.alpha), self._traced.plan.head.outputs
         shape = (samples, classes) if self._key.settings.exchange == "log" else (samples, classes, classes)
-        request = RequestArrays(question.key_id, question.values.reshape(shape), question.alpha)
-        reply = answer(self._key, request, random)
+        arrays = RequestArrays(request.key_id, request.values.reshape(shape), request.alpha)
+        reply = answer(self._key, arrays, random)
         parts = (np.ascontiguousarray(part.reshape(-1)) for part in (reply.first, reply.second, reply.third))
         return ExchangeReply(reply.key_id, *parts)
 

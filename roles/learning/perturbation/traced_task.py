@@ -21,7 +21,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.perturbation.algebra.key import new_key
 from veilsum.protocol.perturbation.algebra.layout import term_sizes
 from veilsum.protocol.perturbation.algebra.losses import mean_loss
-from veilsum.protocol.perturbation.errors import UnprotectedLayer
+from veilsum.protocol.perturbation.errors import UnperturbedLayer
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import Barrier, trace
@@ -70,7 +70,7 @@ class TracedTask:
         yield self.settings.leak()
         yield from self.plan.warnings
         offset = {f"{self.plan.head.module}.weight"} if self.settings.has_offset else set()
-        clear = [one.name for one in self.plan.report() if not one.protected and one.name not in offset]
+        clear = [one.name for one in self.plan.report() if not one.perturbed and one.name not in offset]
         if clear:
             yield f"sent in clear: {', '.join(clear)}"
 
@@ -112,5 +112,5 @@ def trace_model(task: Task, seed: int, barrier: Barrier = "refuse") -> Perturbat
     example, _ = Feed(task.train, torch.device("cpu")).batch(np.zeros(1, dtype=np.int64))
     with warnings.catch_warnings():
         # The plan has them, and whoever starts the run tells them.
-        warnings.simplefilter("ignore", UnprotectedLayer)
+        warnings.simplefilter("ignore", UnperturbedLayer)
         return trace(module, example, barrier=barrier)

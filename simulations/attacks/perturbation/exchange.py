@@ -35,8 +35,8 @@ def exchanged_softmax(view: View, perturbed: PerturbedModel) -> tuple[Reals, Rea
     members = [name for name in view.members if name in asked and name in told]
     if not members or public.exchange != "log":
         raise AttackDoesNotFit("the view holds no exchange about a softmax: play loss ce with scale+offset")
-    question, answer = asked[members[0]].question, told[members[0]].answer
-    shape = (len(question.alpha), len(public.partition))
-    surrogate, direction = (part.reshape(shape).astype(np.float64) for part in (answer.first, answer.second))
+    request, reply = asked[members[0]].question, told[members[0]].answer
+    shape = (len(request.alpha), len(public.partition))
+    surrogate, direction = (part.reshape(shape).astype(np.float64) for part in (reply.first, reply.second))
     softmax = recover_softmax(surrogate, direction, public)
-    return question.values.reshape(shape).astype(np.float64), question.alpha.astype(np.float64), softmax
+    return request.values.reshape(shape).astype(np.float64), request.alpha.astype(np.float64), softmax

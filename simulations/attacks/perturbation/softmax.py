@@ -27,17 +27,17 @@ class AskedSoftmax(PerturbationAttack):
         found = False
         for client, message in view.received(SoftmaxRequest):
             found = True
-            key, question = keys.of_round(message.stamp.round, message.stamp.attempt), message.question
-            samples, classes = len(question.alpha), len(key.public.partition)
-            alpha = np.asarray(question.alpha, dtype=np.float64)
+            key, request = keys.of_round(message.stamp.round, message.stamp.attempt), message.question
+            samples, classes = len(request.alpha), len(key.public.partition)
+            alpha = np.asarray(request.alpha, dtype=np.float64)
             if key.public.exchange == "log":
-                scores = question.values.reshape(samples, classes) - alpha[:, None] * key.offset
+                scores = request.values.reshape(samples, classes) - alpha[:, None] * key.offset
                 powers = np.exp(scores - scores.max(axis=1, keepdims=True))
                 yield client, powers / powers.sum(axis=1, keepdims=True)
             else:
-                ratios = np.asarray(question.values.reshape(samples, classes, classes), dtype=np.float64)
+                ratios = np.asarray(request.values.reshape(samples, classes, classes), dtype=np.float64)
                 yield client, softmax_from_ratios(ratios, alpha, key.offset)
         if not found:
             raise AttackDoesNotFit(
-                "the view holds no question about a softmax: play loss ce with scale+offset"
+                "the view holds no request about a softmax: play loss ce with scale+offset"
             )

@@ -191,7 +191,7 @@ def _other_model(facts: PublicFacts, seed: int, trial: int) -> Model:
 def _unperturbed(keys: PerturbationKeys, server: View, round_: int, candidate: Model) -> float:
     """How far the perturbed model of a round is from the candidate under the round's own key."""
     sent = next(message.model for _, message in server.sent(RoundOpened, round_))
-    return float(np.abs(keys.of_round(round_).encrypt(candidate.astype(np.float64)) - sent).max())
+    return float(np.abs(keys.of_round(round_).perturb(candidate.astype(np.float64)) - sent).max())
 
 
 def mask_rows(attack: SharedMask, request: Request, steps: Steps) -> Iterator[Row]:

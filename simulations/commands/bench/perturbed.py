@@ -1,6 +1,6 @@
 """What a perturbed model costs a client and the server, against plain training in the same run.
 
-`client_over_plain` is the protected client step over a plain autograd step, `server_over_plain` drawing a key,
+`client_over_plain` is the perturbed client step over a plain autograd step, `server_over_plain` drawing a key,
 perturbing and recovering over a plain average and step, `upload_over_plain` the numbers uploaded over the model's. CPU
 time of one thread; the median over turns in which everything is timed once. Also the four phases of both sides.
 

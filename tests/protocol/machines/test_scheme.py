@@ -56,7 +56,7 @@ def test_equipment_that_lacks_a_part_is_refused_at_the_start_and_not_at_the_fare
 
         def perturb(self) -> None: ...
 
-    with pytest.raises(LocalProtocolError, match="protect"):
+    with pytest.raises(LocalProtocolError, match="protected_model"):
         server_equipment(Half())
 
 

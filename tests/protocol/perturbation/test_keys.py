@@ -126,7 +126,7 @@ def test_power_of_two_factors_round_nothing(model: nn.Module, plan: Perturbation
         SeededEntropy(3),
     )
     client = copy.deepcopy(model)
-    load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
+    load_parameters(plan, client, key.perturb(plan.flatten(model.state_dict())))
     found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors).gradient
     plain = copy.deepcopy(model)
     gradients = torch.autograd.grad(mean_loss(plain(inputs), targets, "mse"), list(plain.parameters()))
@@ -143,7 +143,7 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
     true = copy.deepcopy(model).double().eval()
     key = new_key(plan, PerturbationSettings(), SeededEntropy(4))
     protected = copy.deepcopy(true)
-    load_parameters(plan, protected, key.encrypt(plan.flatten(true.state_dict()), inference=True))
+    load_parameters(plan, protected, key.perturb(plan.flatten(true.state_dict()), inference=True))
     assert torch.equal(protected[1].running_var, true[1].running_var)
     assert torch.allclose(protected(inputs.double()), true(inputs.double()), rtol=1e-12, atol=1e-12)
     assert not torch.allclose(protected[4].weight, true[4].weight)
@@ -152,9 +152,9 @@ def test_protected_inference_predicts_what_the_true_model_predicts(
 def test_parameters_of_the_wrong_size_or_not_finite_are_refused(plan: PerturbationPlan) -> None:
     key = new_key(plan, PerturbationSettings(), SeededEntropy(4))
     with pytest.raises(EncodingError, match=f"{plan.size} parameters"):
-        key.encrypt(np.zeros(plan.size - 1))
+        key.perturb(np.zeros(plan.size - 1))
     with pytest.raises(EncodingError, match="not finite"):
-        key.encrypt(np.full(plan.size, np.nan))
+        key.perturb(np.full(plan.size, np.nan))
     with pytest.raises(EncodingError, match=r"'0.weight' is missing"):
         plan.flatten({})
     with pytest.raises(EncodingError, match=r"'0.weight' has shape"):
@@ -182,7 +182,7 @@ def test_the_magnitude_follows_the_condition_number(model: nn.Module, plan: Pert
     for round_number in range(30):
         key = new_key(plan, settings, SeededEntropy(100 + round_number))
         client = copy.deepcopy(model)
-        load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
+        load_parameters(plan, client, key.perturb(plan.flatten(model.state_dict())))
         found = recover(key, client_terms(plan, client, key.public, inputs, targets).vectors)
         seen.append(found)
         settings = settings.adapted(found.condition)

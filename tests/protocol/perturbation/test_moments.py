@@ -46,7 +46,7 @@ def pooled(model: nn.Module, batches: list[torch.Tensor]) -> dict[str, np.ndarra
     plan = trace(model, torch.zeros(1, 1, 5, 5))
     key = new_key(plan, PerturbationSettings(precision="float64"), UniformStream(entropy).octets)
     client = copy.deepcopy(model)
-    load_parameters(plan, client, key.encrypt(plan.flatten(model.state_dict())))
+    load_parameters(plan, client, key.perturb(plan.flatten(model.state_dict())))
     before = copy.deepcopy(client.state_dict())
     uploads = [client_terms(plan, client, key.public, x, torch.zeros(len(x), 2).double()) for x in batches]
     assert all(torch.equal(value, before[name]) for name, value in client.state_dict().items())

@@ -192,7 +192,7 @@ def federate(case: Case, dtype: torch.dtype) -> tuple[PerturbationPlan, Perturba
     precision = "float64" if dtype == torch.float64 else "float32"
     key = new_key(plan, replace(case.settings, precision=precision), SeededEntropy(case.seed))
     client = copy.deepcopy(model).to(dtype)
-    load_parameters(plan, client, key.encrypt(plan.flatten(model.double().state_dict())))
+    load_parameters(plan, client, key.perturb(plan.flatten(model.double().state_dict())))
     uploads = [upload(plan, client, key, x.to(dtype), y) for x, y in case.batches()]
     for terms in uploads:
         key.public.require_used(terms.key_id, terms.public_digest)
@@ -317,7 +317,7 @@ def test_a_whole_training_with_fresh_keys_ends_where_plain_training_ends(loss: s
                 plan, settings if protected else replace(settings, mode="scale"), SeededEntropy(round_number)
             )
             client = copy.deepcopy(model)
-            load_parameters(plan, client, key.encrypt(true) if protected else true)
+            load_parameters(plan, client, key.perturb(true) if protected else true)
             uploads = [upload(plan, client, key, x, y) for x, y in case.batches()]
             aggregate = weighted_mean(uploads, [float(size) for size in case.sizes])
             gradient = aggregate["gradient"][:-1]

@@ -179,7 +179,7 @@ def test_autograd_and_the_hand_written_pass_agree(plan: PerturbationPlan) -> Non
     model = copy.deepcopy(plan.model).double()
     for loss_groups in (1, 3):
         key = new_key(plan, PerturbationSettings(groups=loss_groups), SeededEntropy(2))
-        load_parameters(plan, model, key.encrypt(plan.flatten(model.state_dict())))
+        load_parameters(plan, model, key.perturb(plan.flatten(model.state_dict())))
         inputs, targets = torch.linspace(-1, 1, 12).reshape(4, 3).double(), torch.tensor([0, 1, 2, 3])
         by_hand, by_autograd = (client_terms(p, model, key.public, inputs, targets) for p in (plan, general))
         for name, vector in by_hand.vectors.items():

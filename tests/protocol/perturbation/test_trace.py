@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tests.support.refusals import refusal
 from veilsum.protocol.perturbation.algebra.selftest import TOLERANCE, run_self_test
-from veilsum.protocol.perturbation.errors import UnprotectedLayer, UnsupportedModel
+from veilsum.protocol.perturbation.errors import UnperturbedLayer, UnsupportedModel
 from veilsum.protocol.perturbation.tracing.factors import FactorSpace
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.learning.models import build_model
@@ -114,17 +114,17 @@ def test_inputs_that_cannot_carry_factors_are_refused() -> None:
 def test_a_unit_barrier_is_exact_and_warned_about() -> None:
     """Behind a barrier everything is in clear, which the plan says, and recovery still holds."""
     model = Body(lambda self, x: self.norm(torch.sigmoid(x)), norm=nn.LayerNorm(6))
-    with pytest.warns(UnprotectedLayer):
+    with pytest.warns(UnperturbedLayer):
         plan = trace(model, torch.zeros(1, 4), barrier="unit")
     assert [text.split(":")[0] for text in plan.warnings] == ["sigmoid", "norm"]
     assert run_self_test(plan) < TOLERANCE
-    assert not any(status.protected for status in plan.report())
+    assert not any(status.perturbed for status in plan.report())
 
 
 def test_a_barrier_does_not_excuse_shared_weights() -> None:
     model = Body(lambda self, x: self.square(self.square(x)), square=nn.Linear(6, 6))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnprotectedLayer)
+        warnings.simplefilter("ignore", UnperturbedLayer)
         with pytest.raises(UnsupportedModel, match="shared"):
             trace(model, torch.zeros(1, 4), barrier="unit")
 
@@ -142,11 +142,11 @@ def test_the_report_lists_every_parameter_with_its_fate() -> None:
     )
     report = {status.name: status for status in trace(model, torch.zeros(1, 1, 4, 4)).report()}
     assert list(report) == [name for name, _ in model.named_parameters()]
-    assert {name for name, status in report.items() if not status.protected} == {
+    assert {name for name, status in report.items() if not status.perturbed} == {
         *("0.weight", "0.bias", "5.weight", "6.bias")
     }
     assert str(report["0.bias"]) == "0.bias 3: sent in clear"
-    assert str(report["4.weight"]) == "4.weight 5x12: protected"
+    assert str(report["4.weight"]) == "4.weight 5x12: perturbed"
 
 
 def test_the_self_test_catches_a_rule_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_channels_go_last_only_where_no_view_forbids_it() -> None:
 def test_the_catalogue_can_be_perturbed(name: str, shape: tuple[int, ...], in_clear: set[str] | None) -> None:
     """Every model of the catalogue whose activations allow it passes its self-test; few parameters are in clear."""
     plan = trace(build_model(name, shape, 10, seed=1), torch.zeros(1, *shape))
-    clear = {status.name for status in plan.report() if not status.protected}
+    clear = {status.name for status in plan.report() if not status.perturbed}
     assert in_clear is None or clear == in_clear
     assert len(clear) < len(plan.parameters) / 2
 

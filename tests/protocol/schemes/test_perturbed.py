@@ -94,10 +94,10 @@ def test_a_question_is_asked_once_with_the_rounds_key_and_finite_numbers(scheme:
     flight = until(table, SoftmaxRequest, "p1", SERVER)
     asked = flight.message
     assert isinstance(asked, SoftmaxRequest)
-    question = asked.question
+    request = asked.question
     lies = {
-        AbortReason.WRONG_ROUND: replace(question, key_id=bytes(16)),
-        AbortReason.BAD_VECTOR: replace(question, values=np.full_like(question.values, np.nan)),
+        AbortReason.WRONG_ROUND: replace(request, key_id=bytes(16)),
+        AbortReason.BAD_VECTOR: replace(request, values=np.full_like(request.values, np.nan)),
     }
     for reason, lie in lies.items():
         error = table.deliver(table.inject("p1", SERVER, replace(asked, question=lie)))
@@ -113,10 +113,10 @@ def test_a_question_is_asked_once_with_the_rounds_key_and_finite_numbers(scheme:
 
 @BOTH
 def test_where_nothing_is_to_be_asked_a_question_is_refused(scheme: str) -> None:
-    question = until(Table.build(scheme, 4, rounds=1), SoftmaxRequest, "p1", SERVER).message
+    request = until(Table.build(scheme, 4, rounds=1), SoftmaxRequest, "p1", SERVER).message
     silent = Table.build(scheme, 4, rounds=1, options={"asks": "no"})
     until(silent, PerturbationAnnounced, SERVER, "p1")
-    stamped = replace(question, stamp=silent.stamp_of(SERVER))
+    stamped = replace(request, stamp=silent.stamp_of(SERVER))
     error = silent.deliver(silent.inject("p1", SERVER, stamped))
     assert error is not None
     assert error.reason is AbortReason.UNEXPECTED_MESSAGE
@@ -139,14 +139,14 @@ def test_a_client_believes_a_perturbation_and_answers_of_the_server_alone_and_on
     assert table.deliver(table.inject(SERVER, "p1", announced.message)) is not None
     while not any(isinstance(f.message, SoftmaxReply) and f.receiver == "p1" for f in table.wire):
         table.deliver(table.wire[0])
-    answer = next(f for f in table.wire if isinstance(f.message, SoftmaxReply) and f.receiver == "p1")
-    assert isinstance(answer.message, SoftmaxReply)
-    stale = replace(answer.message, answer=replace(answer.message.answer, key_id=bytes(16)))
+    reply = next(f for f in table.wire if isinstance(f.message, SoftmaxReply) and f.receiver == "p1")
+    assert isinstance(reply.message, SoftmaxReply)
+    stale = replace(reply.message, answer=replace(reply.message.answer, key_id=bytes(16)))
     error = table.deliver(table.inject(SERVER, "p1", stale))
     assert error is not None
     assert (error.culprit, error.reason) == (SERVER, AbortReason.WRONG_ROUND)
-    assert table.deliver(answer) is None
-    assert table.deliver(table.inject(SERVER, "p1", answer.message)) is not None
+    assert table.deliver(reply) is None
+    assert table.deliver(table.inject(SERVER, "p1", reply.message)) is not None
     table.run()
     assert table.server.rounds_done == 1
 
@@ -213,11 +213,11 @@ def test_an_answer_that_overflows_ends_the_attempt_and_the_next_is_perturbed_les
 ) -> None:
     truly, calls, adapted = TablePerturbation.answer, [], []
 
-    def answer(self: TablePerturbation, question: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
+    def answer(self: TablePerturbation, request: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
         calls.append(1)
         if len(calls) == 1:
             raise ExchangeOverflow(50.0, 36.0)
-        return truly(self, question, random)
+        return truly(self, request, random)
 
     monkeypatch.setattr(TablePerturbation, "answer", answer)
     monkeypatch.setattr(TableServerPerturbation, "adapt", lambda self, condition: adapted.append(condition))

@@ -63,7 +63,7 @@ class View:
     def __init__(self, task: Task, key: PerturbationKey, true: np.ndarray) -> None:
         self.public = key.public
         self.key = key
-        self.perturbed = task.model(key.encrypt(true))
+        self.perturbed = task.model(key.perturb(true))
         self.true = task.model(true)
         self.own_outputs, self.own_alpha = self.outputs(task.own[0])
         self.labels = np.eye(CLASSES)[task.own[1].numpy()]
@@ -202,7 +202,7 @@ def test_signs_tell_two_models_apart_with_certainty(task: Task) -> None:
     for trial in range(20):
         chosen = trial % 2
         key = new_key(task.plan, PerturbationSettings(), SeededEntropy(trial))
-        perturbed = key.encrypt((task.states[0], other)[chosen])
+        perturbed = key.perturb((task.states[0], other)[chosen])
         assert signs.distinguish(candidates, perturbed[:hidden]) == chosen
 
 
@@ -253,15 +253,15 @@ def test_infinitely_many_models_explain_what_a_client_sees(task: Task) -> None:
     those models compute the same function up to the offset.
     """
     view = task.view(20, PerturbationSettings(groups=2))
-    seen = view.key.encrypt(task.states[20])
+    seen = view.key.perturb(task.states[20])
     models = []
     for seed in (11, 12, 13):
         other = replace(
             new_key(task.plan, PerturbationSettings(groups=2), SeededEntropy(seed)), public=view.public
         )
-        offset = other.encrypt(np.zeros(task.plan.size))
+        offset = other.perturb(np.zeros(task.plan.size))
         model = (seen - offset) / other.scale
-        assert np.allclose(other.encrypt(model), seen, rtol=1e-12, atol=1e-12)
+        assert np.allclose(other.perturb(model), seen, rtol=1e-12, atol=1e-12)
         models.append(model)
     assert min(np.linalg.norm(a - b) for a in models for b in models if a is not b) > 1.0
 

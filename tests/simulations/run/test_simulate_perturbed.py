@@ -181,12 +181,12 @@ def test_a_model_that_cannot_be_perturbed_is_refused_by_the_name_of_its_node() -
     assert "Sigmoid" in caught.value.reason
 
 
-def test_with_a_unit_barrier_it_is_trained_exactly_and_named_as_unprotected() -> None:
+def test_with_a_unit_barrier_it_is_trained_exactly_and_named_as_unperturbed() -> None:
     task = "tests.simulations.run.test_simulate_perturbed:sigmoid_task"
     result = simulate(config("perturbed", task=task, barrier="unit"), compare="plain")
     assert_ends_like_plain(result)
     notes = list(result.federation.equipment_notes())
-    assert any("2" in note and "unprotected" in note for note in notes), notes
+    assert any("2" in note and "unperturbed" in note for note in notes), notes
 
 
 def test_the_command_prints_the_distance_and_writes_it(

@@ -24,7 +24,7 @@ from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models.files import layout_of, save_model
 from veilsum.roles.learning.perturbation.client import PerturbedLearner
-from veilsum.roles.learning.perturbation.protected import Predictor, protect_for_task
+from veilsum.roles.learning.perturbation.protected import Predictor, protected_model_of_task
 from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, TaskServerPerturbation
 from veilsum.roles.learning.perturbation.traced_task import TracedTask, trace_task
 from veilsum.roles.learning.task import TaskOptions, load_task
@@ -74,12 +74,12 @@ def recovered_mean(task: SupervisedTask, traced: TracedTask, parties: int) -> np
     total, samples = np.zeros(sum(traced.terms.values())), 0
     for one in clients:
         one.require_public(perturbation.public)
-        asked, answer = None, None
+        asked, reply = None, None
         if traced.asks:
             asked = one.ask(perturbation.model, perturbation.public, 0, RANDOM)
-            perturbation.require_question(asked.question)
-            answer = perturbation.answer(asked.question, RANDOM)
-        result = one.compute(perturbation.model, perturbation.public, 0, asked, answer)
+            perturbation.require_request(asked.request)
+            reply = perturbation.answer(asked.request, RANDOM)
+        result = one.compute(perturbation.model, perturbation.public, 0, asked, reply)
         total += result.payload.astype(np.float64) * result.samples
         samples += result.samples
     return perturbation.recover(total / samples).mean
@@ -190,7 +190,7 @@ def test_a_client_refuses_a_perturbation_of_another_kind_model_or_shape(
 
 
 @pytest.mark.parametrize(
-    "question",
+    "malformed",
     [
         ExchangeRequest(bytes(16), np.zeros(0), np.zeros(0)),
         ExchangeRequest(bytes(16), np.zeros(19), np.zeros(2)),
@@ -198,14 +198,14 @@ def test_a_client_refuses_a_perturbation_of_another_kind_model_or_shape(
         ExchangeRequest(bytes(16), np.zeros(20, dtype="<f4"), np.zeros(2)),
     ],
 )
-def test_the_server_refuses_questions_about_no_samples_or_of_a_wrong_shape(question: ExchangeRequest) -> None:
+def test_the_server_refuses_requests_about_no_samples_or_of_a_wrong_shape(malformed: ExchangeRequest) -> None:
     task = replace(digits(samples=30), objective="ce")
     traced = traced_for(task)
     perturbation = TaskServerPerturbation(traced, GRADIENT).perturb(
         client(task, traced).initial_model(), 0, RANDOM
     )
     with pytest.raises(Rejection) as caught:
-        perturbation.require_question(question)
+        perturbation.require_request(malformed)
     assert caught.value.reason is AbortReason.BAD_VECTOR
 
 
@@ -273,7 +273,7 @@ def test_a_protected_file_holds_other_weights_and_predicts_the_same_labels_on_th
 ) -> None:
     task = digits(network)
     model = make_learner(task, 0, 1, "iid", GRADIENT, 0).initial_model()
-    protected = protect_for_task(task, model, 0, RANDOM)
+    protected = protected_model_of_task(task, model, 0, RANDOM)
     path = tmp_path / "protected.safetensors"
     save_model(path, protected, layout_of(task))
     found, true = Predictor.load(path, task).outputs(task.test), Predictor(task, model).outputs(task.test)
@@ -282,10 +282,10 @@ def test_a_protected_file_holds_other_weights_and_predicts_the_same_labels_on_th
     assert not np.allclose(protected, model, rtol=0.01)
 
 
-def test_what_cannot_be_protected_is_refused_by_name() -> None:
+def test_what_cannot_be_perturbed_is_refused_by_name() -> None:
     gelu = digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.GELU(), nn.Linear(4, 10)))
     model = make_learner(gelu, 0, 1, "iid", GRADIENT, 0).initial_model()
     with pytest.raises(UnsupportedModel, match="GELU"):
-        protect_for_task(gelu, model, 0, RANDOM)
-    with refusal(LocalProtocolError, "vectors", "model", "protect"):
-        protect_for_task(VectorsTask(5), np.zeros(5, dtype=np.float32), 0, RANDOM)
+        protected_model_of_task(gelu, model, 0, RANDOM)
+    with refusal(LocalProtocolError, "vectors", "model", "perturb"):
+        protected_model_of_task(VectorsTask(5), np.zeros(5, dtype=np.float32), 0, RANDOM)
