@@ -57,6 +57,24 @@ def test_a_cycle_is_found_through_lazy_imports_and_imports_for_types() -> None:
     assert cycles(import_graph(house)) == [["veilsum.roles.a", "veilsum.roles.b", "veilsum.roles.c"]]
 
 
+def test_a_cycle_is_found_through_names_in_strings() -> None:
+    house = made_up(
+        roles__a='PLACE = "veilsum.roles.b:thing"',
+        roles__b='HERE = "veilsum.roles"\nPLACES = {"c": f"{HERE}.c:thing"}',
+        roles__c='def later(name):\n    import_module("veilsum.roles." + "d")',
+        roles__d='"""Not `veilsum.roles.c`."""\nprint("veilsum.roles.b is not imported")\nimport veilsum.roles.a',
+        roles__e="from veilsum.roles import a",
+        simulations__rows__a='import_module(f"veilsum.simulations.rows.{name}")',
+        simulations__rows__b="from veilsum.simulations.rows.a import find",
+        simulations__a='import_module(f"veilsum.simulations.rows.{name}")',
+        roles____init__="",
+    )
+    assert cycles(import_graph(house)) == [
+        [f"veilsum.roles.{name}" for name in "abcd"],
+        ["veilsum.simulations.rows.a", "veilsum.simulations.rows.b"],
+    ]
+
+
 def test_imports_of_the_protocol_go_from_later_rooms_to_earlier_ones() -> None:
     protocol = {path: tree for path, tree in PRODUCT.items() if path.parts[0] == "protocol"}
     assert not list(backward_imports(protocol))

@@ -147,8 +147,8 @@ def build_task_options(config: FederationValues, data: Path | str | None) -> Tas
 
 def _require_task_name(name: str) -> None:
     """Refuse a task that cannot exist, without loading its data or running its code."""
+    from veilsum.roles.learning.datasets.registry import BUILT_IN, TASK_FORMS
     from veilsum.roles.learning.datasets.vectors import VectorsTask
-    from veilsum.roles.learning.task import BUILT_IN, TASK_FORMS
 
     base, _, argument = name.partition(":")
     if base == "vectors":
@@ -261,8 +261,8 @@ def _hides_updates(scheme: Scheme | None) -> bool:
 
 def samples_of_task(config: FederationValues) -> int:
     """How many training samples the configured task has; 1 for vectors, which weigh the same."""
+    from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.datasets.vectors import VectorsTask
-    from veilsum.roles.learning.task import load_task
 
     task = load_task(config.task, build_task_options(config, None))
     return 1 if isinstance(task, VectorsTask) else len(task.train)

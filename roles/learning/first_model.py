@@ -21,8 +21,9 @@ import numpy as np
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import FloatVector, Learner
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.factory import make_learner
-from veilsum.roles.learning.task import HoldsSamples, load_task
+from veilsum.roles.learning.task import HoldsSamples
 
 TIMEOUT_S = 600.0
 

@@ -1,9 +1,7 @@
 """What is learned: a model, the data, a loss and a metric.
 
-A task is made by a function `(options: TaskOptions) -> Task` that users name as `package.module:function`.
-The built-in tasks are such functions too and come through the same door, each imported only when it is
-asked for. Naming a task runs its code: the name belongs to a party's own configuration and is never taken
-from the network.
+A task is made by a function `(options: TaskOptions) -> Task`, built in or a user's own;
+`roles.learning.datasets.registry` finds it by its name.
 
 Data are numpy arrays, so that reading them needs no torch. `train` is the training set that a split divides
 among the parties (with the split `own`: the party's own data); `test` is what every party evaluates on.
@@ -12,34 +10,20 @@ among the parties (with the split `own`: the party's own data); `test` is what e
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from veilsum.protocol.errors import ParameterError, ProtocolError
-from veilsum.roles.config.user_code import UserCodeNotFound, load_named
-from veilsum.roles.learning.datasets.vectors import VectorsTask
-from veilsum.roles.learning.errors import TaskError
+from veilsum.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import torch
 
 Loss: TypeAlias = Literal["ce", "mse"]
 Array: TypeAlias = npt.NDArray[Any]
-
-_DATASETS = "veilsum.roles.learning.datasets"
-BUILT_IN = {
-    "digits": f"{_DATASETS}.digits:digits",
-    "synthetic-regression": f"{_DATASETS}.synthetic:synthetic_regression",
-    "bank": f"{_DATASETS}.bank:bank",
-    "mnist": f"{_DATASETS}.mnist:mnist",
-    "cifar10": f"{_DATASETS}.cifar10:cifar10",
-    "ham10000": f"{_DATASETS}.ham10000:ham10000",
-}
-TASK_FORMS = f"{', '.join(BUILT_IN)}, bank:with-duration, vectors:DIMENSION, package.module:function"
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,51 +128,6 @@ class Task(Protocol):
 
     def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Measures of the whole test set, the headline first. The test loss is added to them."""
-
-
-def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:
-    """The task a user named: a built-in one, `vectors:D`, or `package.module:function`."""
-    base, colon, argument = name.partition(":")
-    if base == "vectors":
-        return VectorsTask.parse(argument)
-    if base in BUILT_IN:
-        return _make(name, BUILT_IN[base], replace(options, argument=argument if colon else None))
-    if not (base and argument) or "." in argument:
-        raise TaskError(f"unknown task {name!r}; allowed: {TASK_FORMS}")
-    return _make(name, name, options)
-
-
-def _make(name: str, path: str, options: TaskOptions) -> Task:
-    try:
-        code = load_named("task", path)
-    except UserCodeNotFound as error:
-        raise TaskError(f"{error}; allowed tasks: {TASK_FORMS}") from error
-    function, function_name = code.value(), code.name
-    if not callable(function):
-        raise TaskError(f"task {name!r}: module {code.module.__name__} has no function {function_name}")
-    try:
-        return _require_task(name, function(options))
-    except ProtocolError:
-        raise
-    except Exception as error:
-        raise TaskError(
-            f"task {name!r}: {function_name}(options) raised {type(error).__name__}: {error}; a task is a function "
-            "that takes one TaskOptions and returns a Task"
-        ) from error
-
-
-def _require_task(name: str, task: Any) -> Task:
-    wanted = ("train", "test", "build_model", "loss", "metrics")
-    missing = [member for member in wanted if not hasattr(task, member)]
-    if missing:
-        raise TaskError(f"task {name!r} made a {type(task).__name__} without {', '.join(missing)}")
-    for member in ("train", "test"):
-        if not isinstance(getattr(task, member), Samples):
-            raise TaskError(f"task {name!r}: {member} must be Samples(inputs, targets)")
-    made: Task = task
-    if made.train.input_shape != made.test.input_shape or made.train.targets.dtype != made.test.targets.dtype:
-        raise TaskError(f"task {name!r}: training and test samples have different shapes or targets")
-    return made
 
 
 def _finite(array: Array) -> bool:

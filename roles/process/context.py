@@ -17,10 +17,11 @@ from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
 from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.equipment import TaskEquipment
 from veilsum.roles.learning.server_step import StepOptimizer
-from veilsum.roles.learning.task import Task, load_task
+from veilsum.roles.learning.task import Task
 from veilsum.roles.monitor.log import LogFormat
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 

@@ -10,7 +10,7 @@ import importlib
 import sys
 
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.learning.task import BUILT_IN
+from veilsum.roles.learning.datasets.registry import BUILT_IN
 from veilsum.roles.views.view import PublicFacts
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 

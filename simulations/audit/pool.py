@@ -7,10 +7,10 @@ one torch thread: attacks on small images gain nothing from a second one.
 Jobs with the same `bundle` go to the same worker, one after the other, so that what it remembers (a played
 federation, an attack on the same gradient) is not made twice.
 
-Workers come from a fork server, which imports torch once and has no threads that a fork could break. They ignore
-Ctrl-C: the parent hears it, keeps what has arrived and ends them. A worker whose parent is gone finds its pipe closed
-with the next step it reports, and ends. Rejected: `ProcessPoolExecutor`, which hands over a job's results only when all
-are there, so that Ctrl-C would lose hours of rows.
+Workers come from a fork server, which imports torch and the modules of the jobs once and has no threads that a fork
+could break. They ignore Ctrl-C: the parent hears it, keeps what has arrived and ends them. A worker whose parent is
+gone finds its pipe closed with the next step it reports, and ends. Rejected: `ProcessPoolExecutor`, which hands over a
+job's results only when all are there, so that Ctrl-C would lose hours of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from veilsum.roles.cli.progress import Progress
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, one_thread
 from veilsum.simulations.audit.steps import Meter, Steps
 
-_PRELOAD = ["torch._dynamo", "veilsum.simulations.audit.runner", "veilsum.simulations.audit.sweeps.ppc"]
 _END_S, _HEAVY = 5.0, 6.0
 
 
@@ -97,7 +96,7 @@ def _spread(
     jobs: Sequence[AuditJob], bundles: Sequence[list[int]], workers: int, meter: Meter
 ) -> Generator[tuple[int, Any], None, None]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
+    context.set_forkserver_preload(["torch._dynamo", *{type(job).__module__: None for job in jobs}])
     waiting = deque(bundles)
     processes, pipes = [], []
     try:

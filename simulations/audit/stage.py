@@ -16,10 +16,11 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.seeds import generator
-from veilsum.roles.learning.task import Array, Samples, Task, load_task
+from veilsum.roles.learning.task import Array, Samples, Task
 from veilsum.roles.process.observer import Observers
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import View

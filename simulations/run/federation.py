@@ -21,11 +21,11 @@ from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.equipment import TaskEquipment, equipment_notes
 from veilsum.roles.learning.factory import Defended, make_learner, make_server_optimizer
 from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
-from veilsum.roles.learning.task import load_task
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.machines import Rules

@@ -25,7 +25,7 @@ from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.cli.progress import Progress
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import headline, sha256_of
-from veilsum.roles.learning.task import load_task
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
 from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.federation import Federation

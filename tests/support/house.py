@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tests.support.sources import module_name
+from tests.support.sources import imported_names, module_name, named_in_strings
 
 Trees = Mapping[Path, ast.Module]
 
@@ -54,17 +54,16 @@ def shared_class_names(trees: Trees) -> dict[str, list[str]]:
 
 
 def imported_modules(tree: ast.Module, known: set[str]) -> set[str]:
-    """The modules of the house that a file imports, wherever in it the import stands, for types included.
+    """The modules of the house that a file imports, wherever in it the import stands, for types and by strings too.
 
-    `from package import thing` means the module package.thing where there is one, and else the package itself.
+    `from package import thing` means the module package.thing where there is one, and else the package itself. A string
+    whose end is made up only when it runs may mean every module that begins so.
     """
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {found for name in names if (found := _module_in(name, known))}
+    names = {*imported_names(tree), *(name for name in named_in_strings(tree) if not name.endswith("*"))}
+    heads = tuple(name[:-1] for name in named_in_strings(tree) if name.endswith("*"))
+    return {found for name in names if (found := _module_in(name, known))} | {
+        module for module in known if heads and module.startswith(heads)
+    }
 
 
 def _module_in(name: str, known: set[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,41 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
 def imports_of(path: Path) -> Iterator[str]:
     """The full dotted names a file imports."""
     return imported_names(parse(path))
+
+
+def named_in_strings(tree: ast.Module) -> Iterator[str]:
+    """The places in our package that strings of a file name, `veilsum.package.module:name` with a dot for the colon.
+
+    What an f-string or a sum holds is read where it is a constant of the file; a name whose end is not known ends in *.
+    """
+    constants = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp):
+            found = re.match(r"veilsum(?:[.:]\w+)*[.:]?(\*|$)", _spelled(node, constants))
+            if found:
+                yield found[0].replace(":", ".")
+
+
+def _spelled(node: ast.expr, constants: dict[str, ast.expr], depth: int = 3) -> str:
+    """A string as it reads, with * for what is known only when it runs."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_spelled(part, constants, depth) for part in parts)
+        case ast.FormattedValue(value=value):
+            return _spelled(value, constants, depth)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _spelled(left, constants, depth) + _spelled(right, constants, depth)
+        case ast.Name(id=name) if depth and name in constants:
+            return _spelled(constants[name], constants, depth - 1)
+    return "*"
 
 
 def called_names(tree: ast.AST) -> Iterator[str]:

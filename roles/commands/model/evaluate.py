@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.cli.output import Table
     from veilsum.roles.federation.folder import load_federation
     from veilsum.roles.learning.contract import sha256_of
+    from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.factory import make_learner
     from veilsum.roles.learning.models.files import layout_of, load_model
-    from veilsum.roles.learning.task import load_task
     from veilsum.roles.process.held_model import held_model
 
     loaded = load_federation(args.folder)

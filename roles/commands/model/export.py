@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.identifiers import SERVER
     from veilsum.roles.federation.folder import load_federation
     from veilsum.roles.learning.contract import sha256_of
+    from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.models.files import layout_of, save_model
-    from veilsum.roles.learning.task import load_task
     from veilsum.roles.process.entropy import require_real_entropy, system_entropy
     from veilsum.roles.process.held_model import held_model
 

@@ -1,4 +1,4 @@
 """The built-in tasks, one file each: a function `(options: TaskOptions) -> Task`. Nothing here downloads.
 
-They are found by name, through `roles.learning.task`; `vectors` alone, which trains nothing, is known by its class.
+They are found by name, through `registry`; `vectors` alone, which trains nothing, is known by its class.
 """

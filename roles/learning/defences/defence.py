@@ -2,8 +2,9 @@
 
 A defence is a frozen dataclass whose fields are its settings, so reading one needs no torch. `problems` is asked
 before anything starts, `warnings` is printed once at the start: each says what is known to break the defence, so that
-nobody takes a name for a guarantee. The guard does the work; it is named by its place and loaded by a learner that
-trains. `trial` tells the audit how to attack the defence.
+nobody takes a name for a guarantee. The guard does the work; a learner that trains asks for it, and a built-in defence
+imports torch only then: its guard is given numbers and knows no settings. `trial` tells the audit how to attack the
+defence.
 
     @dataclass(frozen=True)
     class ClippedSigns(Defence):
@@ -18,8 +19,7 @@ trains. `trial` tells the audit how to attack the defence.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -110,12 +110,3 @@ class Defence:
     def guard(self, key: PrivateKey) -> Guard:
         """The defence at work for one party; what it keeps private is drawn from the key."""
         raise ParameterError([f"defence {self.name!r} has no guard: give its class a method `guard(key)`"])
-
-
-def load_guard(place: str) -> Callable[..., Guard]:
-    """The class of a built-in guard, by `package:Name`; this is where torch comes in."""
-    module, _, name = place.partition(":")
-    found: Callable[..., Guard] = getattr(
-        importlib.import_module(f"veilsum.roles.learning.defences.{module}"), name
-    )
-    return found

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.vectors import VectorsTask
-from veilsum.roles.learning.task import Task, TaskOptions, load_task
+from veilsum.roles.learning.task import Task, TaskOptions
 
 
 @pytest.fixture(scope="session")

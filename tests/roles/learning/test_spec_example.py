@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from veilsum.roles.learning.datasets.registry import BUILT_IN, load_task
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.task import BUILT_IN, TaskOptions, load_task
+from veilsum.roles.learning.task import TaskOptions
 from veilsum.roles.learning.training.compare import train_alone
 from veilsum.roles.learning.training.settings import TrainingOptions
 

@@ -12,6 +12,7 @@ import torch
 
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.learning.datasets.registry import BUILT_IN, load_task
 from veilsum.roles.learning.datasets.supervised import (
     SupervisedTask,
     classification_metrics,
@@ -21,7 +22,7 @@ from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models import build_model
-from veilsum.roles.learning.task import BUILT_IN, Samples, Task, TaskOptions, load_task
+from veilsum.roles.learning.task import Samples, Task, TaskOptions
 from veilsum.roles.learning.training.settings import TrainingOptions
 
 ALLOWED = (
@@ -147,7 +148,8 @@ def test_vectors_run_from_name_to_update_without_importing_torch() -> None:
     code = (
         "import sys\n"
         "from veilsum.roles.learning.factory import make_learner\n"
-        "from veilsum.roles.learning.task import TaskOptions, load_task\n"
+        "from veilsum.roles.learning.datasets.registry import load_task\n"
+        "from veilsum.roles.learning.task import TaskOptions\n"
         "from veilsum.roles.learning.training.settings import TrainingOptions\n"
         "learner = make_learner(load_task('vectors:5', TaskOptions()), 0, 3, 'iid', TrainingOptions(), 1)\n"
         "learner.train(learner.initial_model(), 0)\n"

@@ -10,9 +10,9 @@ import pytest
 from tests.support.brokers.broker import needs_mosquitto
 from tests.support.federations import Company, broker_of, make_federation
 from veilsum.roles.cli import main as cli
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.perturbation.protected import Predictor
-from veilsum.roles.learning.task import load_task
 from veilsum.roles.process.held_model import held_model
 from veilsum.simulations.run.simulate import simulate
 

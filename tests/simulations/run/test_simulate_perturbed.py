@@ -15,8 +15,9 @@ from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.cli.main import main
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
-from veilsum.roles.learning.task import TaskOptions, load_task
+from veilsum.roles.learning.task import TaskOptions
 from veilsum.simulations.run.simulate import SimulationResult, simulate
 
 FLOAT32_ROUNDING = 1e-6

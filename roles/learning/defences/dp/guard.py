@@ -16,41 +16,43 @@ import numpy as np
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.defences.dp.accountant import PrivacyLoss, gaussian_loss, laplace_loss
-from veilsum.roles.learning.defences.dp.private_sgd import Plan, PrivateFitter, require_separable
-from veilsum.roles.learning.defences.dp.settings import DEFAULT_DELTA, Dp
+from veilsum.roles.learning.defences.dp.private_sgd import Clipping, Plan, PrivateFitter, require_separable
 from veilsum.roles.learning.defences.guard import Guard, Party, ReleaseGuard, RoundWork
 from veilsum.roles.learning.defences.packing import pack, unpack
-from veilsum.roles.learning.defences.private import PrivateKey
+from veilsum.roles.learning.defences.private import Mechanism, PrivateKey
 
 
 class NoiseGuard(ReleaseGuard):
     """Noise on the uploaded change, as the papers use it."""
 
-    def __init__(self, settings: Dp, key: PrivateKey) -> None:
-        self._settings = settings
+    def __init__(self, sigma: float, mechanism: Mechanism, key: PrivateKey) -> None:
+        self._sigma, self._mechanism = sigma, mechanism
         self._key = key
 
     def release(self, payload: FloatVector, unchanged: FloatVector, work: RoundWork) -> FloatVector:
-        if not self._settings.sigma:
+        if not self._sigma:
             return payload
-        drawn = self._key.stream("dp-noise", work.label).noise(self._settings.mechanism, self.parameters)
+        drawn = self._key.stream("dp-noise", work.label).noise(self._mechanism, self.parameters)
         released = payload.copy()
-        released[: self.parameters] += (self._settings.sigma * drawn).astype(np.float32)
+        released[: self.parameters] += (self._sigma * drawn).astype(np.float32)
         return released
 
 
 class PrivateStepsGuard(Guard):
     """Clipped and noisy steps, with an account of every upload that was made."""
 
-    def __init__(self, settings: Dp, key: PrivateKey) -> None:
-        self._settings = settings
+    def __init__(
+        self, clip: float, sigma: float, mechanism: Mechanism, delta: float, key: PrivateKey
+    ) -> None:
+        self._clipping = Clipping(clip, mechanism)
+        self._sigma, self._delta = sigma, delta
         self._key = key
         self._released: set[bytes] = set()
 
     def attach(self, party: Party) -> None:
         require_separable(party)
         self._plan = Plan.of(party.options, party.samples)
-        self.fitter = PrivateFitter(self._settings, party.options, self._key)
+        self.fitter = PrivateFitter(self._clipping, self._sigma, party.options, self._key)
 
     def release(self, payload: FloatVector, unchanged: FloatVector, work: RoundWork) -> FloatVector:
         self._released.add(work.label)
@@ -64,10 +66,9 @@ class PrivateStepsGuard(Guard):
     def loss_after(self, uploads: int) -> PrivacyLoss:
         """By so many uploads of this party."""
         steps = uploads * self._plan.steps
-        if self._settings.mechanism == "laplace":
-            return laplace_loss(self._plan.rate, self._settings.sigma, steps)
-        delta = self._settings.delta if self._settings.delta is not None else DEFAULT_DELTA
-        return gaussian_loss(self._plan.rate, self._settings.sigma, steps, delta)
+        if self._clipping.mechanism == "laplace":
+            return laplace_loss(self._plan.rate, self._sigma, steps)
+        return gaussian_loss(self._plan.rate, self._sigma, steps, self._delta)
 
     def notes(self, rounds: int) -> list[str]:
         return [

@@ -24,9 +24,8 @@ from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.roles.learning.defences.dp.settings import Dp
 from veilsum.roles.learning.defences.guard import Gradients, Party, RoundWork
-from veilsum.roles.learning.defences.private import PrivateKey, Stream
+from veilsum.roles.learning.defences.private import Mechanism, PrivateKey, Stream
 from veilsum.roles.learning.training.loop import Feed, Objective, require_finite, trainable
 from veilsum.roles.learning.training.optimizers import make_optimizer
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -51,12 +50,8 @@ class _SampleLoss(nn.Module):
 class Clipping:
     """Gradients of single samples, scaled down to a norm: the 2-norm for Gaussian, the 1-norm for Laplace."""
 
-    settings: Dp
-
-    @property
-    def bound(self) -> float:
-        assert self.settings.clip is not None
-        return self.settings.clip
+    bound: float
+    mechanism: Mechanism
 
     def total(
         self, module: nn.Module, objective: Objective, feed: Feed, positions: npt.NDArray[np.int64]
@@ -76,7 +71,7 @@ class Clipping:
         return sums, losses
 
     def _factors(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        order = 2 if self.settings.mechanism == "gaussian" else 1
+        order = 2 if self.mechanism == "gaussian" else 1
         norms = torch.stack([torch.linalg.vector_norm(one.flatten(1), order, dim=1) for one in gradients])
         norm = torch.linalg.vector_norm(norms, order, dim=0)
         factors: torch.Tensor = self.bound / norm.clamp_min(self.bound)
@@ -87,7 +82,8 @@ class Clipping:
 class PrivateFitter:
     """The loop of a party whose steps are private."""
 
-    settings: Dp
+    clipping: Clipping
+    sigma: float
     options: TrainingOptions
     key: PrivateKey = field(repr=False)
 
@@ -130,12 +126,11 @@ class PrivateFitter:
         plan: Plan,
         noise: Stream,
     ) -> Gradients:
-        clipping = Clipping(self.settings)
-        sums, losses = clipping.total(module, objective, feed, positions)
-        scale = self.settings.sigma * clipping.bound
+        sums, losses = self.clipping.total(module, objective, feed, positions)
+        scale = self.sigma * self.clipping.bound
         for total in sums:
             if scale:
-                drawn = scale * noise.noise(self.settings.mechanism, total.numel())
+                drawn = scale * noise.noise(self.clipping.mechanism, total.numel())
                 total.add_(torch.from_numpy(drawn.astype(np.float32)).reshape(total.shape).to(total.device))
             total.div_(plan.expected_batch)
         return sums, losses

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from veilsum.roles.learning.defences.defence import Configuration, Defence, Reach, Trial, load_guard
+from veilsum.roles.learning.defences.defence import Configuration, Defence, Reach, Trial
 from veilsum.roles.learning.defences.noise import MECHANISM, SIGMA, budget_problems, on_change
 from veilsum.roles.learning.defences.private import Mechanism, PrivateKey
 from veilsum.roles.learning.defences.ranges import Number, Rule
@@ -66,5 +66,9 @@ class Dp(Defence):
             )
 
     def guard(self, key: PrivateKey) -> Guard:
-        place = "dp.guard:NoiseGuard" if self.clip is None else "dp.guard:PrivateStepsGuard"
-        return load_guard(place)(self, key)
+        from veilsum.roles.learning.defences.dp.guard import NoiseGuard, PrivateStepsGuard
+
+        if self.clip is None:
+            return NoiseGuard(self.sigma, self.mechanism, key)
+        delta = DEFAULT_DELTA if self.delta is None else self.delta
+        return PrivateStepsGuard(self.clip, self.sigma, self.mechanism, delta, key)

@@ -16,27 +16,27 @@ import numpy.typing as npt
 
 from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.defences.guard import ReleaseGuard, RoundWork
-from veilsum.roles.learning.defences.ppdl.settings import Ppdl
-from veilsum.roles.learning.defences.private import PrivateKey
+from veilsum.roles.learning.defences.private import Mechanism, PrivateKey
 
 _ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
 
 
 class PpdlGuard(ReleaseGuard):
-    def __init__(self, settings: Ppdl, key: PrivateKey) -> None:
-        self._settings = settings
+    def __init__(self, share: float, sigma: float, mechanism: Mechanism, key: PrivateKey) -> None:
+        self._share = share
+        self._sigma, self._mechanism = sigma, mechanism
         self._key = key
 
     def release(self, payload: FloatVector, unchanged: FloatVector, work: RoundWork) -> FloatVector:
         size = self.parameters
         change = payload[:size].astype(np.float64) - unchanged[:size]
-        shared = largest(change, self._settings.share)
+        shared = largest(change, self._share)
         released = unchanged.copy()
         released[size:] = payload[size:]
         released[shared] = payload[shared]
-        if self._settings.sigma:
-            noise = self._key.stream("ppdl-noise", work.label).noise(self._settings.mechanism, shared.size)
-            released[shared] += (self._settings.sigma * noise).astype(np.float32)
+        if self._sigma:
+            noise = self._key.stream("ppdl-noise", work.label).noise(self._mechanism, shared.size)
+            released[shared] += (self._sigma * noise).astype(np.float32)
         return released
 
 

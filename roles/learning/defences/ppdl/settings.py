@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from veilsum.roles.learning.defences.defence import Configuration, Defence, Trial, load_guard
+from veilsum.roles.learning.defences.defence import Configuration, Defence, Trial
 from veilsum.roles.learning.defences.noise import MECHANISM, SIGMA, budget_problems, on_change
 from veilsum.roles.learning.defences.private import Mechanism, PrivateKey
 from veilsum.roles.learning.defences.ranges import Number, Rule
@@ -55,4 +55,6 @@ class Ppdl(Defence):
             yield f"ppdl adds noise without clipping: no epsilon is claimed. {on_change(self, config)}"
 
     def guard(self, key: PrivateKey) -> Guard:
-        return load_guard("ppdl.guard:PpdlGuard")(self, key)
+        from veilsum.roles.learning.defences.ppdl.guard import PpdlGuard
+
+        return PpdlGuard(self.share, self.sigma, self.mechanism, key)

@@ -29,7 +29,6 @@ from torch.nn import functional
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
-from veilsum.roles.learning.defences.sketch.settings import Sketch
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.training.loop import Objective
 
@@ -70,8 +69,8 @@ class CountSketch:
 
 
 class SketchGuard(Guard):
-    def __init__(self, settings: Sketch) -> None:
-        self._settings = settings
+    def __init__(self, ratio: int) -> None:
+        self._ratio = ratio
         self._seed = 0
 
     def attach(self, party: Party) -> None:
@@ -86,7 +85,7 @@ class SketchGuard(Guard):
     ) -> tuple[nn.Module, Objective]:
         for place, layer in enumerate(sketched_layers(work.network)):
             inputs = layer.weight[0].numel()
-            sketch = CountSketch.draw(inputs, self._settings.ratio, self._seed, work.round, place)
+            sketch = CountSketch.draw(inputs, self._ratio, self._seed, work.round, place)
             # The module was made for this round alone, so its layers may be rewired in place.
             layer.forward = partial(_forward(layer), layer, sketch)  # type: ignore[method-assign]  # see above
         return module, objective

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from veilsum.roles.learning.defences.defence import Configuration, Defence, Reach, Trial, load_guard
+from veilsum.roles.learning.defences.defence import Configuration, Defence, Reach, Trial
 from veilsum.roles.learning.defences.private import PrivateKey
 from veilsum.roles.learning.defences.ranges import Number, Rule
 
@@ -33,4 +33,6 @@ class Sketch(Defence):
         )
 
     def guard(self, key: PrivateKey) -> Guard:
-        return load_guard("sketch.guard:SketchGuard")(self)
+        from veilsum.roles.learning.defences.sketch.guard import SketchGuard
+
+        return SketchGuard(self.ratio)

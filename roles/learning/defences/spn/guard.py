@@ -34,7 +34,6 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.guard import Guard, Party, RoundWork
 from veilsum.roles.learning.defences.packing import pack, unpack
 from veilsum.roles.learning.defences.private import PrivateKey
-from veilsum.roles.learning.defences.spn.settings import Spn
 from veilsum.roles.learning.training.loop import Objective, trainable
 
 Codes = npt.NDArray[np.float32]
@@ -95,8 +94,9 @@ class Polarized(nn.Module):
 class SpnGuard(Guard):
     """`codes` has a row for each class; `head` is the private head as the last round left it."""
 
-    def __init__(self, settings: Spn, key: PrivateKey) -> None:
-        self._settings = settings
+    def __init__(self, bits: int, alpha1: float, alpha2: float, margin: float, key: PrivateKey) -> None:
+        self._bits = bits
+        self._alpha1, self._alpha2, self._margin = alpha1, alpha2, margin
         self._key = key
         self._round = -1
 
@@ -105,9 +105,9 @@ class SpnGuard(Guard):
             raise LocalProtocolError("defence spn: codes belong to classes, and this task has none")
         head = shared_head(party.network)
         classes = max(2, head.out_features, int(party.feed.samples.labels.max()) + 1)
-        self.codes = draw_codes(self._key, classes, self._settings.bits)
+        self.codes = draw_codes(self._key, classes, self._bits)
         reach = getattr(party.network, "head_reach", None)
-        self.head = PrivateHead.draw(self._key, self._settings.bits, head.in_features, reach)
+        self.head = PrivateHead.draw(self._key, self._bits, head.in_features, reach)
         self.head_before = self.head
 
     def prepare(
@@ -119,15 +119,14 @@ class SpnGuard(Guard):
         device = head.weight.device
         polarized = Polarized(module, head, self.head_before.layer(device))
         codes = torch.from_numpy(self.codes).to(device)
-        settings = self._settings
 
         def dual(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            loss = settings.alpha1 * objective(module, inputs, targets)
-            if not settings.alpha2:
+            loss = self._alpha1 * objective(module, inputs, targets)
+            if not self._alpha2:
                 return loss
             assert isinstance(module, Polarized)
-            private = polarization_loss(module.polarization(), codes[targets], settings.margin)
-            return loss + settings.alpha2 * private.mean()
+            private = polarization_loss(module.polarization(), codes[targets], self._margin)
+            return loss + self._alpha2 * private.mean()
 
         return polarized, dual
 

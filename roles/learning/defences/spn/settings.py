@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from veilsum.roles.learning.defences.defence import Configuration, Defence, Reach, Trial, load_guard
+from veilsum.roles.learning.defences.defence import Configuration, Defence, Reach, Trial
 from veilsum.roles.learning.defences.private import PrivateKey
 from veilsum.roles.learning.defences.ranges import Number, Rule
 
@@ -48,4 +48,6 @@ class Spn(Defence):
         )
 
     def guard(self, key: PrivateKey) -> Guard:
-        return load_guard("spn.guard:SpnGuard")(self, key)
+        from veilsum.roles.learning.defences.spn.guard import SpnGuard
+
+        return SpnGuard(self.bits, self.alpha1, self.alpha2, self.margin, key)

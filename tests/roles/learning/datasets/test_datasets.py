@@ -17,8 +17,9 @@ from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.bank import CATEGORIES, MEAN_AND_DEVIATION, read_bank
 from veilsum.roles.learning.datasets.files import read_npz
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
-from veilsum.roles.learning.task import TaskOptions, load_task
+from veilsum.roles.learning.task import TaskOptions
 
 RNG = np.random.default_rng(0)
 

@@ -17,7 +17,6 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.defences.dp.accountant import gaussian_loss
 from veilsum.roles.learning.defences.dp.guard import PrivateStepsGuard
 from veilsum.roles.learning.defences.dp.private_sgd import Clipping, Plan
-from veilsum.roles.learning.defences.dp.settings import Dp
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.training.loop import Feed
@@ -86,7 +85,7 @@ def test_a_sum_of_clipped_gradients_is_the_sum_over_samples_one_by_one(
     rng = np.random.default_rng(3)
     samples = Samples(rng.random((5, 1, 8, 8), dtype=np.float32), np.arange(5) % 3)
     feed = Feed(samples, torch.device("cpu"))
-    found, losses = Clipping(Dp(1.0, mechanism, bound)).total(network, cross_entropy, feed, np.arange(5))  # type: ignore[arg-type]  # a word from the parameters above
+    found, losses = Clipping(bound, mechanism).total(network, cross_entropy, feed, np.arange(5))  # type: ignore[arg-type]  # a word from the parameters above
     parameters = list(network.parameters())
     expected = [torch.zeros_like(one) for one in parameters]
     total = 0.0

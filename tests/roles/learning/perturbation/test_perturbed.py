@@ -18,6 +18,7 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterEr
 from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest
 from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
@@ -27,7 +28,7 @@ from veilsum.roles.learning.perturbation.client import PerturbedLearner
 from veilsum.roles.learning.perturbation.protected import Predictor, protected_model_of_task
 from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, TaskServerPerturbation
 from veilsum.roles.learning.perturbation.traced_task import TracedTask, trace_task
-from veilsum.roles.learning.task import TaskOptions, load_task
+from veilsum.roles.learning.task import TaskOptions
 from veilsum.roles.learning.training import loop
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.process.entropy import SeededEntropy

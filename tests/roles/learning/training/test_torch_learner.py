@@ -106,7 +106,8 @@ def test_another_process_computes_the_same_bytes(digits: Task) -> None:
     code = (
         "from hashlib import sha256\n"
         "from veilsum.roles.learning.factory import make_learner\n"
-        "from veilsum.roles.learning.task import TaskOptions, load_task\n"
+        "from veilsum.roles.learning.datasets.registry import load_task\n"
+        "from veilsum.roles.learning.task import TaskOptions\n"
         "from veilsum.roles.learning.training.settings import TrainingOptions\n"
         "options = TrainingOptions(local_epochs=1, batch_size=32)\n"
         "learner = make_learner(load_task('digits', TaskOptions(seed=7)), 2, 5, 'iid', options, 7)\n"
