@@ -42,6 +42,9 @@ class Scheme(ABC):
     hides_updates: ClassVar[bool] = True
     """Whether the server sees sums alone; then parties insist on a graph that is safe for them."""
 
+    unmasked: ClassVar[str | None] = None
+    """The name of the same scheme without its masks, where there is one: the audit plays it beside this one."""
+
     default_min_parties: ClassVar[int] = 3
     """The smallest sum that a party takes part in, where `min_parties` is not set."""
 

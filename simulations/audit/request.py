@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.schemes.plain import Plain
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.simulations.attacks.attack import Attack
@@ -15,7 +16,7 @@ from veilsum.simulations.attacks.registry import find_attack
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.stage import Played, play
 
-BASELINE = "plain"
+BASELINE = Plain.name
 """The scheme that protects nothing, which others are compared with."""
 _ANY_ATTACK = "idlg"
 _PERTURBABLE = "mlp2:64"
@@ -91,9 +92,19 @@ class Request:
         return replace(scale.budget, images=self.images, epochs=scale.epochs, shadows=scale.shadows)
 
     @property
+    def unprotected(self) -> Request:
+        """The same under plain FedAvg and without a defence."""
+        return replace(self, scheme=BASELINE, defence="")
+
+    @property
     def undefended(self) -> Request:
         """The same attack by the server of plain FedAvg on unprotected training."""
-        return replace(self, scheme=BASELINE, defence="", adversary="server", model=self.architecture)
+        return replace(self.unprotected, adversary="server", model=self.architecture)
+
+    @property
+    def unmasked(self) -> Request:
+        """The same attack under the same scheme without masks: itself, where it has none."""
+        return replace(self, scheme=load_scheme(self.scheme).unmasked or self.scheme)
 
     def config(self) -> FederationConfig:
         return FederationConfig.from_options(

@@ -157,6 +157,18 @@ def test_an_attack_on_what_the_server_sees_of_an_example_is_a_row_of_the_audit(
     assert all(row.scheme == scheme and target in row.target for row in rows[:1])
 
 
+def test_the_undefended_row_of_masks_is_the_scheme_that_the_masked_one_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = 'name, unmasked = "veiled", "bounded"'
+    (tmp_path / "veiled.py").write_text(TAKEN.format(base="Bilateral", body=body))
+    monkeypatch.syspath_prepend(tmp_path)
+    request = Request("veiled:Bilateral", "server", "noise-shared-mask", find_scale("smoke"), model="mlp2:16")
+    rows = {row.row: row for row in run_requests([request]).rows}
+    assert rows["undefended"].scheme == "bounded"
+    assert rows["undefended"].success_rate == 1.0
+
+
 @needs_mosquitto
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ class Perturbed(_Perturbing):
 @register
 class Bilateral(_Perturbing):
     name = "bilateral"
+    unmasked = Perturbed.name
     learns = {
         "server": "the mean of every term over at least min_parties survivors, hence the mean gradient and the "
         "global model; with cross entropy and an offset also the softmax of every sample",

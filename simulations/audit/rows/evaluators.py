@@ -16,7 +16,7 @@ from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.task import Samples, Task
 from veilsum.simulations.attacks.gradient.matching import Images
 from veilsum.simulations.attacks.metrics import clamp
-from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.request import BASELINE, Request
 from veilsum.simulations.audit.stage import attackable_task, pixels
 
 _STEPS, _MOST_SAMPLES = 200, 2000
@@ -49,6 +49,6 @@ def classes_shown(request: Request, images: Images) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=4)
 def _judge(task: str, data: str | None, seed: int) -> nn.Module:
-    config = FederationConfig.from_options({"scheme": "plain", "task": task, "data": data, "seed": seed})
+    config = FederationConfig.from_options({"scheme": BASELINE, "task": task, "data": data, "seed": seed})
     whole = attackable_task(config)
     return evaluator(whole, range(int(whole.train.targets.max()) + 1), seed)

@@ -20,7 +20,7 @@ from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
-from veilsum.simulations.audit.request import BASELINE, Request
+from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.evaluators import classes_shown
 from veilsum.simulations.audit.rows.memory import inverted
 from veilsum.simulations.audit.rows.row import Heading, Row, RowKind, image_row
@@ -106,7 +106,7 @@ def heading_of(request: Request, kind: RowKind, note: str) -> Heading:
 
 def clean_targets(request: Request, played: Played) -> list[Target]:
     """What the secret would show: each party's unprotected update at the first model."""
-    bare = replace(request, scheme=BASELINE, defence="").config()
+    bare = request.unprotected.config()
     task = attackable_task(bare)
     view = played.view("server")
     owners = list(played.config.parties)

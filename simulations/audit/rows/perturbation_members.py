@@ -58,7 +58,7 @@ def perturbation_membership_rows(
 
 def _remembering_model(request: Request, images: int) -> Model:
     """Trained on the images that the parties of the federation will hold."""
-    plain = replace(request, scheme="plain", defence="").config()
+    plain = request.unprotected.config()
     held = play(plain, images, label_noise=LABEL_NOISE).truth.values()
     together = Samples.joined(held)
     options = {

@@ -168,8 +168,7 @@ def sign_rows(attack: Recognition, request: Request, steps: Steps) -> Iterator[R
 
 
 def _received_plain(request: Request, model: Model) -> Model:
-    plain = replace(request, scheme="plain", defence="").config()
-    view = play(plain, 1, model=model).view("client")
+    view = play(request.unprotected.config(), 1, model=model).view("client")
     received: Model = next(message.model for _, message in view.received(RoundOpened))
     return received
 
@@ -210,12 +209,12 @@ def mask_rows(attack: SharedMask, request: Request, steps: Steps) -> Iterator[Ro
     hits = [_alike(found[name], truth[name]) for name in found]
     yield counted_row(request, "attack", words, hits, cpu_s, threat=repr(view))
     if request.references:
-        bare = perturbation(replace(request, scheme="perturbed"), tried, trained_model(request, "mse"), ASKED)
+        without = request.unmasked
+        bare = perturbation(without, tried, trained_model(request, "mse"), ASKED)
         seen = [
             _alike(split_difference(keys, message.terms.astype(np.float64), unmask), truth[name])
             for name, message in bare.view("server").received(PerturbedTerms, 0)
         ]
-        without = replace(request, scheme="perturbed")
         yield counted_row(without, "undefended", f"{words}: no masks", seen)
         draw = generator(request.seed, "audit masks")
         blind = [_alike(draw.standard_normal(len(one)), one) for one in truth.values()]
