@@ -1,4 +1,4 @@
 """Keys, signatures, boxes, seals and shares of secrets, each behind a function that raises when something is wrong.
 
-Knows nothing of rounds or parties; every other room of the protocol may use any of it.
+Knows no message and no machine: what a key is bound to comes as names and numbers. Every other room may use any of it.
 """

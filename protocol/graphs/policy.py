@@ -2,7 +2,7 @@
 
     complete                     everyone with everyone
     ring                         each with the next by name
-    k-regular:12                 twelve neighbours each, drawn anew from the round's seed
+    k-regular:12                 twelve neighbours each, drawn anew from a seed that all of them know
     edges:a-b,b-c,a-c            exactly these, as far as both ends take part
     edges:lab-1/lab-2,...        the same for names that contain '-'
 

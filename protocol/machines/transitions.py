@@ -1,9 +1,10 @@
 """Transition tables: phase x trigger -> the phases it may lead to, as data.
 
-A trigger is a message class, or a word for something that is not a message (`deadline`, `work`,
-`training`). What is not in the table is an error: a message that arrives in a phase without an entry is
-refused with the sender's name, and a machine that tries to move along a missing entry has a bug. The
-diagrams in specs/machines.md are drawn from the same tables, so they cannot lie.
+A trigger is a message class, or a word for something that is not a message: `start`; `deadline`; `training` or other
+`work` that is done; `loss` of a party; `comparison` of what others stated; `outcome` of a set-up or an attempt. What is
+not in the table is an error: a message that arrives in a phase without an entry is refused with the sender's name, and
+a machine that tries to move along a missing entry has a bug. The diagrams in specs/machines.md are drawn from the same
+tables, so they cannot lie.
 """
 
 from __future__ import annotations

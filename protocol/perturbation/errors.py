@@ -1,4 +1,4 @@
-"""What can go wrong with a perturbation before any other party is involved."""
+"""What can go wrong with a perturbation without anybody else being to blame."""
 
 from __future__ import annotations
 

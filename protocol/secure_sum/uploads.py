@@ -1,6 +1,7 @@
 """The message that every masking scheme uploads, one ring vector that says nothing by itself, and the sum of them.
 
-specs/protocol.md, section 2. An upload of someone who is not in a sum that may be open already is left out.
+specs/protocol.md, section 2. Where a sum of the round may be open already, the upload of anybody who is not in it is
+left out.
 """
 
 from __future__ import annotations

@@ -23,12 +23,11 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import msgpack  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 
-from veilsum.protocol.errors import EncodingError, LocalProtocolError
+from veilsum.protocol.errors import EncodingError
 from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.wire.fields import TENSOR_DTYPES, FieldType, Tensor
 from veilsum.protocol.wire.limits import DEFAULT_LIMITS, Limits
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of, message_class, message_schema
-from veilsum.protocol.wire.schema import RecordField, record_schemas
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -37,9 +36,7 @@ __all__ = [
     "WireDefect",
     "WireError",
     "decode_message",
-    "decode_record",
     "encode_message",
-    "encode_record",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -78,32 +75,6 @@ def decode_message(kind: str, stamp: Stamp, body: Buffer, limits: Limits = DEFAU
         return cls(stamp, **_read_fields(reader, fields))
 
     return _decode(reader, build, _message_plain)
-
-
-def encode_record(record: object, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """Canonical bytes of a registered record, to be signed, hashed or stored."""
-    field = _record_field(type(record))
-    tensors: list[Tensor] = []
-    packed = _pack(field.plain(record, tensors))
-    return b"".join(_layout(packed, tensors, limits, type(record).__name__))
-
-
-def decode_record(cls: type[T], data: Buffer, limits: Limits = DEFAULT_LIMITS) -> T:
-    """The record in its canonical bytes, or `WireError`."""
-    field = _record_field(cls)
-    reader = _BodyReader(data, limits)
-
-    def build() -> T:
-        return cast(T, field.read(reader))
-
-    value: T = _decode(reader, build, field.plain)
-    return value
-
-
-def _record_field(cls: type) -> RecordField:
-    if cls not in record_schemas:
-        raise LocalProtocolError(f"{cls.__qualname__} is not registered: decorate it with @record")
-    return RecordField(record_schemas[cls])
 
 
 def _message_plain(message: Message, tensors: list[Tensor]) -> object:

@@ -106,9 +106,6 @@ class FederationConfig(FederationValues):
 
         return build_parameters(self, dimension)
 
-    def config_hash(self, dimension: int) -> bytes:
-        return self.parameters(dimension).config_hash
-
     def require_workable(self) -> None:
         """Refuse what cannot work whatever the model's dimension, with all problems together."""
         from veilsum.roles.config.build import require_workable

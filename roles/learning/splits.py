@@ -1,8 +1,8 @@
 """Who holds which sample.
 
 A split divides the positions 0 .. n-1 of one training set among the parties, from the seed alone: every
-position goes to exactly one party, and every party gets at least one or the split is refused by the party's
-name.
+position goes to exactly one party, and every party gets at least one or the split is refused, with the
+party's number.
 
 * `iid`: a shuffle dealt out in equal parts.
 * `dirichlet:A`: per class, the parties' shares are one draw from Dirichlet(A, ..., A); small A is far from

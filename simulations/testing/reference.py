@@ -1,9 +1,8 @@
 """The reference: what must come out of a run, computed the slow and obvious way.
 
-It knows nothing of sessions, masks or shares. It knows what each party trained, adds up Python integers over
-the set that a result claims, and keeps for every round the one result that all parties must agree on. It
-also predicts: a run that met nothing but delays and repeated messages, or no more crashes than the scheme
-tolerates, must end with every round committed.
+It knows nothing of sessions, masks or shares. It knows what each party trained, and adds up Python integers over the
+set that a result claims. It also predicts: a run that met nothing but delays and repeated messages, or no more crashes
+than the scheme tolerates, must end with every round committed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import RoundCommitted
 from veilsum.protocol.numbers.model import LocalResult
 
 
@@ -47,20 +45,6 @@ class Reference:
             sum(float(value) * one.samples for value, one in zip(column, trained, strict=True)) / weight
             for column in columns
         ]
-
-    def differs(self, commits: Iterable[tuple[PartyId, RoundCommitted]]) -> str:
-        """Where two results of one round differ, in words; empty if nowhere."""
-        agreed: dict[int, tuple[PartyId, RoundCommitted]] = {}
-        hashes: dict[int, tuple[PartyId, bytes]] = {}
-        for party, commit in commits:
-            first, known = agreed.setdefault(commit.round, (party, commit))
-            if known.members != commit.members:
-                return f"round {commit.round}: {first} has {known.members}, {party} has {commit.members}"
-            if commit.model_hash:
-                other, model_hash = hashes.setdefault(commit.round, (party, commit.model_hash))
-                if model_hash != commit.model_hash:
-                    return f"round {commit.round}: {other} and {party} hold different models"
-        return ""
 
     def note_crash(self, party: PartyId) -> None:
         self.crashed.add(party)

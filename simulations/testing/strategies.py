@@ -135,7 +135,7 @@ class Step:
 def schedules(
     actions: Sequence[Action] = tuple(Action), *, longest: int = 60
 ) -> st.SearchStrategy[list[Step]]:
-    """Sequences of steps for `play`; deliveries are three times as likely as each fault."""
+    """Sequences of steps for `play`; at least two steps of three deliver the oldest message."""
     weighted = [*actions, *([Action.DELIVER_NEXT] * 2 * len(actions))]
     return st.lists(st.builds(Step, st.sampled_from(weighted), st.integers(0, 2**16)), max_size=longest)
 

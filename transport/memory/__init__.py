@@ -1,4 +1,4 @@
 """Networks in memory: on virtual time for simulations, on asyncio for tests, with faults as data.
 
-The interface is that of every other transport.
+`switchboard` has the interface of every link; `network` is an event queue that a simulation takes its next event from.
 """

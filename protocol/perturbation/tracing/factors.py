@@ -9,7 +9,7 @@ products every form is a single variable and this is exactly union-find.
 
 An equation in which every coefficient is larger than one (two squares against three cubes, say) is met by
 setting all its variables to one. That leaves some entries as they are, which the plan's report shows; fractional
-exponents would keep it but lose the exactness of power-of-two factors.
+exponents would perturb them too, but lose the exactness of power-of-two factors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Form = Mapping[int, int]
-
-ONE = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""AMPC's two decompositions of a peer's vector, as mask keys (PROTOCOLS names: shares, then a common secret bias).
+"""AMPC's two decompositions of a peer's vector, as mask keys (specs/protocol.md, section 4).
 
 First decomposition: peer i cuts a share PRG(s_ij) off its encoded vector q_i for every neighbour j and
 keeps the rest; the shares of one vector add up to it, so the sum over all peers does not change when every

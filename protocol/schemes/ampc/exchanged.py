@@ -1,6 +1,6 @@
 """The first decomposition in one attempt: shares given to and taken from neighbours (specs/protocol.md, section 4).
 
-In share mode 'seed' both ends stretch a key that they derive from the session's secrets; in share mode 'tensor' the
+In share mode 'seeded' both ends stretch a key that they derive from the session's secrets; in share mode 'tensor' the
 giver sends the stretched vector, as the paper does. After dropouts the keys that concern the dropped are revealed.
 """
 

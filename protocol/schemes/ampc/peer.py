@@ -8,7 +8,7 @@ specs/protocol.md, sections 2 and 4:
     VOTING               the list is signed; enough others must have signed it too
     REVEALING            (after dropouts) keys exchanged with the dropped are with the server, all of them are due
     AWAITING_RESULT      our shares are released, the sum is being opened
-    ADDING_BIAS          the sum is here; the biases are taken off, and the next model is made of it
+    ADDING_BIAS          the sum is here; the biases are added back, and the next model is made of it
     CONFIRMING           our result is stated; everyone must state the same
 """
 

@@ -1,4 +1,4 @@
-"""The server's side of one attempt of `perturbed`: perturbation, collect terms, recover the gradient, step.
+"""The server's side of one attempt of `perturbed`: perturb the model, collect terms, recover the gradient, step.
 
 Terms of single clients are seen as they are and added in float64 in the order of names, so the result does not
 depend on who was faster. The true model never leaves the server.

@@ -2,7 +2,7 @@
 
 Each layer is convolution, batch norm, ReLU, in this order, and not norm first as published: a norm directly
 on the concatenation would tie the perturbation factors of all earlier layers to 1 and leave them
-unprotected.
+as they are.
 """
 
 from __future__ import annotations

@@ -62,18 +62,8 @@ def dense_layers(module: nn.Module) -> list[Layer]:
     return [Layer(one.weight.detach().double().numpy(), one.bias.detach().double().numpy()) for one in linear]
 
 
-def default_imbalance(layers: Sequence[Layer]) -> list[float]:
-    """What every hidden unit of a layer starts with, for weights and biases uniform in +-1/sqrt(fan in)."""
-    constants = []
-    for here, after in pairwise(layers):
-        incoming = (here.weight.shape[1] + 1) / (3 * here.weight.shape[1])
-        outgoing = after.weight.shape[0] / (3 * after.weight.shape[1])
-        constants.append(incoming - outgoing)
-    return constants
-
-
 def imbalance_of(layers: Sequence[Layer]) -> list[Reals]:
-    """The same for every unit by itself, from the layers of a first model that is known."""
+    """What every hidden unit starts with, from the layers of a first model that is known."""
     return [
         (here.weight**2).sum(axis=1) + here.bias**2 - (after.weight**2).sum(axis=0)
         for here, after in pairwise(layers)

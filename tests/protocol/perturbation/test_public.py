@@ -17,8 +17,9 @@ from veilsum.protocol.perturbation.algebra.terms import client_terms
 from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.trace import trace
-from veilsum.protocol.wire.codec import decode_record, encode_record
-from veilsum.protocol.wire.messages import InvalidField
+from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced
+from veilsum.protocol.wire.codec import decode_message, encode_message
+from veilsum.protocol.wire.messages import InvalidField, Stamp
 from veilsum.roles.process.entropy import SeededEntropy
 
 PLAN = trace(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4)), torch.zeros(1, 3))
@@ -77,7 +78,11 @@ def test_a_client_refuses_what_does_not_fit_its_model(
 
 
 def test_what_the_server_drew_is_what_a_client_reads(public: PublicPerturbation) -> None:
-    received = decode_record(PublicPerturbation, encode_record(public))
+    stamp = Stamp(bytes(32), round=0, attempt=0, model_hash=bytes(32))
+    body = b"".join(encode_message(PerturbationAnnounced(stamp, public)))
+    message = decode_message("perturbed.noise", stamp, body)
+    assert isinstance(message, PerturbationAnnounced)
+    received = message.public
     assert received == public
     assert received.digest == public.digest
     assert np.array_equal(received.grouped_directions(), public.grouped_directions())

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import make_vectors_wire
-from tests.support.wire_examples import Boxes, Empty, Everything, MaskedInput, RoundKeys, Share
+from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.wire.codec import decode_message, decode_record, encode_message, encode_record
+from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.defects import WireDefect, WireError
 from veilsum.protocol.wire.limits import Limits
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of
-from veilsum.simulations.testing import message_strategy, record_strategy
+from veilsum.simulations.testing import message_strategy
 
 VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v1"
 SPECIFICATION = VECTORS.parents[1] / "wire-format.md"
@@ -107,11 +107,6 @@ def test_decoding_undoes_encoding(message: Everything) -> None:
     assert decode_message(kind_of(message), message.stamp, body_of(message)) == message
 
 
-@given(record_strategy(Share))
-def test_records_have_canonical_bytes_of_their_own(share: Share) -> None:
-    assert decode_record(Share, encode_record(share)) == share
-
-
 def test_the_layout_can_be_read_with_nothing_but_msgpack() -> None:
     """An independent reading of the specification: length, fields, padding, raw little-endian numbers."""
     body = body_of(MaskedInput(STAMP, np.array([1, 2**64 - 1], "<u8")))
@@ -192,10 +187,6 @@ def test_limits_that_cannot_work_are_reported_together() -> None:
 def test_what_is_not_registered_is_not_encoded() -> None:
     with pytest.raises(LocalProtocolError, match="@message"):
         encode_message(Message(STAMP))
-    with pytest.raises(LocalProtocolError, match="@record"):
-        encode_record(object())
-    with pytest.raises(LocalProtocolError, match="@record"):
-        decode_record(Empty, b"")
 
 
 @given(st.binary(max_size=64))

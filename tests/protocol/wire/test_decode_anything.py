@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import veilsum.protocol
 from tests.support.make_vectors_envelope import good_envelope
 from tests.support.make_vectors_wire import good_messages
-from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys, Share
-from veilsum.protocol.wire.codec import decode_message, decode_record, encode_message
+from tests.support.wire_examples import Boxes, Everything, MaskedInput, RoundKeys
+from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.defects import WireError
 from veilsum.protocol.wire.envelope import decode_envelope, encode_envelope, join
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of, registered_messages
@@ -104,12 +104,6 @@ def test_any_bytes_are_an_envelope_or_a_typed_error(data: bytes, plausible: bool
     except WireError:
         return
     assert join(encode_envelope(envelope)) == start + data
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_a_record_or_a_typed_error(data: bytes) -> None:
-    with pytest.raises(WireError):
-        decode_record(Share, b"\xff" + data)
 
 
 @pytest.mark.parametrize("cls", ALL_MESSAGES, ids=kind_of)

@@ -271,7 +271,7 @@ def test_parameters_carry_what_was_asked_for() -> None:
         Differencing.REFUSE,
     )
     assert dict(made.options) == {"depth": "3"}
-    assert config.config_hash(100) == made.config_hash != config.config_hash(101)
+    assert config.parameters(100).config_hash == made.config_hash != config.parameters(101).config_hash
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ hidden layers. Limits are set well inside what the attacks reach, so that they f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -176,6 +177,16 @@ def test_the_head_alone_shows_the_offset(task: Task) -> None:
         assert view.agreement(view.after(offset).argmax(axis=1)) > least
 
 
+def imbalance_of_uniform_layers(layers: list[balancedness.Layer]) -> list[float]:
+    """What every hidden unit of a layer starts with, for weights and biases uniform in +-1/sqrt(fan in)."""
+    constants = []
+    for here, after in pairwise(layers):
+        incoming = (here.weight.shape[1] + 1) / (3 * here.weight.shape[1])
+        outgoing = after.weight.shape[0] / (3 * after.weight.shape[1])
+        constants.append(incoming - outgoing)
+    return constants
+
+
 def test_balancedness_gives_the_factors_to_a_few_per_cent(task: Task) -> None:
     """At the start and after 200 rounds, from one round's weights; the head's offset is removed first."""
     for round_number in (0, LATE):
@@ -187,7 +198,7 @@ def test_balancedness_gives_the_factors_to_a_few_per_cent(task: Task) -> None:
         ]
         freed = layers[2].weight - offset[:, None] * view.public.feature_weight
         layers[2] = replace(layers[2], weight=freed)
-        found = balancedness.estimate_factors(layers, balancedness.default_imbalance(layers))
+        found = balancedness.estimate_factors(layers, imbalance_of_uniform_layers(layers))
         for factors, perturbed, true in ((found[0], 0, 0), (found[1], 2, 2)):
             ratio = view.perturbed[perturbed].bias.detach() / view.true[true].bias.detach()
             error = np.abs(np.log(factors / ratio.numpy()))
