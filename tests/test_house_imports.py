@@ -13,7 +13,6 @@ import pytest
 from tests.support.house import Trees, made_up
 from tests.support.sources import (
     FOLDERS,
-    called_names,
     imported_names,
     module_name,
     parse,
@@ -27,15 +26,6 @@ OUR_FOLDERS = {
     "simulations": set(FOLDERS),
 }
 
-# What a pure function has no use for: sockets, event loops, clocks, entropy, files, logs, other processes.
-IMPURE = {
-    *("asyncio", "concurrent", "multiprocessing", "selectors", "signal", "subprocess", "threading"),
-    *("ftplib", "http", "select", "smtplib", "socket", "socketserver", "ssl", "urllib"),
-    *("calendar", "datetime", "sched", "time", "zoneinfo"),
-    *("random", "secrets", "uuid"),
-    *("glob", "io", "os", "pathlib", "shelve", "shutil", "sqlite3", "tempfile"),
-    *("getpass", "logging", "pdb", "platform"),
-}
 UNSAFE_EVERYWHERE = {"pickle", "cPickle", "dill", "marshal", "shelve"}
 
 
@@ -62,7 +52,6 @@ LIBRARIES: dict[str, dict[str, set[str]]] = {
     },
 }
 KNOWN = set(sys.stdlib_module_names) | {"veilsum"}
-BUILT_INS_WITH_EFFECTS = {"open", "print", "input", "exec", "eval"}
 PRODUCT = {path: parse(path) for path in source_files()}
 
 Rule = Callable[[Path, ast.Module], Iterable[str]]
@@ -93,12 +82,6 @@ def strange_libraries(path: Path, tree: ast.Module) -> set[str]:
         name for room in rooms if path.is_relative_to(Path(path.parts[0]) / room) for name in rooms[room]
     }
     return libraries_of(tree) - KNOWN - allowed
-
-
-def effects(path: Path, tree: ast.Module) -> set[str]:
-    if path.parts[0] != "protocol":
-        return set()
-    return libraries_of(tree) & IMPURE | set(called_names(tree)) & BUILT_INS_WITH_EFFECTS
 
 
 def unpickling(_: Path, tree: ast.Module) -> set[str]:
@@ -161,23 +144,6 @@ def test_a_library_outside_its_rooms_is_found_however_late_it_is_imported(
     found = offenders(strange_libraries, made_up(**{f"{room}/file": late for room in everywhere}))
     free = {room for room in everywhere if any(Path(room).is_relative_to(one) for one in rooms)}
     assert set(found) == {f"{room}/file.py" for room in everywhere if room not in free}
-
-
-def test_the_protocol_touches_no_clock_no_entropy_no_file_and_no_network() -> None:
-    assert not offenders(effects)
-
-
-@pytest.mark.parametrize(
-    "line", ["import asyncio", "import socket", "import time", "import random", "import logging"]
-)
-def test_an_effect_in_the_protocol_is_found_and_elsewhere_is_not_one(line: str) -> None:
-    house = made_up(protocol__a=line, transport__a=line, roles__a=line)
-    assert offenders(effects, house) == {"protocol/a.py": [line.removeprefix("import ")]}
-
-
-def test_entropy_of_the_system_and_a_file_that_is_opened_are_effects() -> None:
-    house = made_up(protocol__a="from os import urandom", protocol__b="open('a')", protocol__c="path.open()")
-    assert offenders(effects, house) == {"protocol/a.py": ["os"], "protocol/b.py": ["open"]}
 
 
 def test_nothing_is_unpickled_anywhere() -> None:

@@ -59,7 +59,3 @@ class ExchangeOverflow(LocalProtocolError):
             f"the printed exchange needs exp({spread:.3g}); beyond exp({limit:.3g}) its cancellation loses "
             "every digit; use the log exchange or a smaller gamma"
         )
-
-
-class UnperturbedLayer(UserWarning):
-    """Part of the model crosses a barrier: its inputs, outputs and parameters reach clients in clear."""

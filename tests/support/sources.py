@@ -83,11 +83,30 @@ def _spelled(node: ast.expr, constants: dict[str, ast.expr], depth: int = 3) -> 
     return "*"
 
 
-def called_names(tree: ast.AST) -> Iterator[str]:
-    """The bare names that parsed source calls, such as open or print."""
+def used_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of whatever parsed source uses: `np.random.bytes` is numpy.random.bytes.
+
+    What is not imported stands as it is written; `?` is the result of an expression.
+    """
+    imported = {
+        (alias.asname or alias.name.partition(".")[0]): (
+            f"{node.module}.{alias.name}"
+            if isinstance(node, ast.ImportFrom)
+            else (alias.name if alias.asname else alias.name.partition(".")[0])
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node.func.id
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.lineno, _dotted(node, imported)
+
+
+def _dotted(node: ast.expr, imported: dict[str, str]) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value, imported)}.{node.attr}"
+    return imported.get(node.id, node.id) if isinstance(node, ast.Name) else "?"
 
 
 def files_of_tests() -> list[Path]:

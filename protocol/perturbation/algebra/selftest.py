@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -57,18 +59,28 @@ def _compare(plan: PerturbationPlan) -> float:
     targets = torch.as_tensor(stream.uniform(-1.0, 1.0, _SAMPLES * plan.head.outputs)).reshape(_SAMPLES, -1)
     true = _disturbed(plan, module, stream)
     load_parameters(plan, module, true)
-    # Dropout must draw the same masks for the true and for the perturbed model.
-    with torch.random.fork_rng(devices=[]):
+    masks = int.from_bytes(stream.octets(8), "big")
+    with _dropout_from(masks):
         outputs = module(inputs)
         expected = _flat(torch.autograd.grad(mean_loss(outputs, targets, "mse"), list(module.parameters())))
     groups = min(2, plan.head.outputs)
     key = new_key(plan, PerturbationSettings(groups=groups, precision="float64"), stream.octets)
     load_parameters(plan, module, key.perturb(true))
-    with torch.random.fork_rng(devices=[]):
+    with _dropout_from(masks):
         forward = run_forward(plan, module, key.public, inputs)
     error = _output_error(forward, outputs.detach(), torch.as_tensor(key.offset))
     found = recover(key, squared_error_terms(forward, targets).vectors).gradient
     return max(error, float(np.linalg.norm(found - expected)) / max(float(np.linalg.norm(expected)), 1e-300))
+
+
+@contextmanager
+def _dropout_from(seed: int) -> Iterator[None]:
+    """Dropout knows only the generator of torch: it draws the same masks for the true and the perturbed model, and the
+    generator is left as it was.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def _disturbed(plan: PerturbationPlan, module: nn.Module, stream: UniformStream) -> Reals:

@@ -4,14 +4,13 @@
 rules give every tensor its factor identifiers. Skips, concatenations and products written in `forward` need
 no declaration. A list of layers declared by the user was the alternative; it can express less and can lie.
 
-What has no rule is refused by name. With `barrier="unit"` it is accepted instead, with a warning: the
+What has no rule is refused by name. With `barrier="unit"` it is accepted instead, with a warning in the plan: the
 factors of its inputs are set to one, which is exact for any operation and hides nothing around it.
 A plan is handed out only after its self-test, which compares the perturbed model with the true one.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 import torch
@@ -21,7 +20,6 @@ from torch.fx.node import Node, map_arg
 from veilsum.protocol.perturbation.algebra.selftest import run_self_test
 from veilsum.protocol.perturbation.errors import (
     FAILURES_OF_MODELS,
-    UnperturbedLayer,
     UnsupportedModel,
     first_line,
 )
@@ -191,7 +189,6 @@ class _Walk(fx.Interpreter):
             raise step.refuse(reason)
         text = f"{step.name}: {reason.partition(';')[0]}; unperturbed: what goes in and out reaches clients in clear"
         self.ledger.warnings.append(text)
-        warnings.warn(text, UnperturbedLayer, stacklevel=6)
         for tracked in step.every_tensor():
             self.ledger.space.equate(tracked.identifiers, torch.zeros((), dtype=torch.int64))
         if step.module is not None:
@@ -208,7 +205,6 @@ class _Walk(fx.Interpreter):
             )
         text = f"{n.target}: a free parameter; it reaches clients in clear"
         self.ledger.warnings.append(text)
-        warnings.warn(text, UnperturbedLayer, stacklevel=6)
         self.ledger.record(str(n.target), value, None)
         return ones_like(value)
 

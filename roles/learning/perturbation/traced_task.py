@@ -8,7 +8,6 @@ so they are true, and the server pools the clients' moments into new ones.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,6 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.perturbation.algebra.key import new_key
 from veilsum.protocol.perturbation.algebra.layout import term_sizes
 from veilsum.protocol.perturbation.algebra.losses import mean_loss
-from veilsum.protocol.perturbation.errors import UnperturbedLayer
 from veilsum.protocol.perturbation.settings import PerturbationSettings
 from veilsum.protocol.perturbation.tracing.plan import PerturbationPlan
 from veilsum.protocol.perturbation.tracing.trace import Barrier, trace
@@ -110,7 +108,4 @@ def trace_model(task: Task, seed: int, barrier: Barrier = "refuse") -> Perturbat
     with deterministic(derive_seed(seed, "model"), torch.device("cpu")):
         module = task.build_model()
     example, _ = Feed(task.train, torch.device("cpu")).batch(np.zeros(1, dtype=np.int64))
-    with warnings.catch_warnings():
-        # The plan has them, and whoever starts the run tells them.
-        warnings.simplefilter("ignore", UnperturbedLayer)
-        return trace(module, example, barrier=barrier)
+    return trace(module, example, barrier=barrier)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.support.refusals import refusal
 from veilsum.protocol.perturbation.algebra.selftest import TOLERANCE, run_self_test
-from veilsum.protocol.perturbation.errors import UnperturbedLayer, UnsupportedModel
+from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.protocol.perturbation.tracing.factors import FactorSpace
 from veilsum.protocol.perturbation.tracing.trace import trace
 from veilsum.roles.learning.models import build_model
@@ -114,8 +112,7 @@ def test_inputs_that_cannot_carry_factors_are_refused() -> None:
 def test_a_unit_barrier_is_exact_and_warned_about() -> None:
     """Behind a barrier everything is in clear, which the plan says, and recovery still holds."""
     model = Body(lambda self, x: self.norm(torch.sigmoid(x)), norm=nn.LayerNorm(6))
-    with pytest.warns(UnperturbedLayer):
-        plan = trace(model, torch.zeros(1, 4), barrier="unit")
+    plan = trace(model, torch.zeros(1, 4), barrier="unit")
     assert [text.split(":")[0] for text in plan.warnings] == ["sigmoid", "norm"]
     assert run_self_test(plan) < TOLERANCE
     assert not any(status.perturbed for status in plan.report())
@@ -123,10 +120,8 @@ def test_a_unit_barrier_is_exact_and_warned_about() -> None:
 
 def test_a_barrier_does_not_excuse_shared_weights() -> None:
     model = Body(lambda self, x: self.square(self.square(x)), square=nn.Linear(6, 6))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnperturbedLayer)
-        with pytest.raises(UnsupportedModel, match="shared"):
-            trace(model, torch.zeros(1, 4), barrier="unit")
+    with pytest.raises(UnsupportedModel, match="shared"):
+        trace(model, torch.zeros(1, 4), barrier="unit")
 
 
 def test_the_report_lists_every_parameter_with_its_fate() -> None:
