@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from veilsum.protocol.errors import LocalProtocolError
@@ -15,6 +16,7 @@ from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.settings import TrainingOptions
 
 if TYPE_CHECKING:
+    from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.learning.perturbation.traced_task import TracedTask
     from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
 
@@ -34,43 +36,48 @@ class Defended(Protocol):
 
 
 def make_learner(
+    config: FederationConfig,
     task: Task | VectorsTask,
-    party_index: int,
-    parties: int,
-    split: str,
-    options: TrainingOptions,
-    seed: int,
+    party: str,
     *,
-    defence: str = "",
+    device: str | None = None,
     entropy: RandomBytes | None = None,
     traced: TracedTask | None = None,
 ) -> Learner:
-    """Party `party_index` of `parties`, counted from 0, with its part of the task's training set.
+    """The learner of one party of the federation, with its part of the task's training set.
 
-    With a `defence` the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
-    operating system's in a role process, never anything that follows from `seed`. With `traced` the learner is
+    With a defence the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
+    operating system's in a role process, never anything that follows from the seed. With `traced` the learner is
     a `ClientPerturbation` too, and works on a perturbed model.
     """
-    parsed = parse_split(split)
-    defences = parse_defence(defence)
+    index, split, defences = config.index_of(party), parse_split(config.split), parse_defence(config.defence)
     if isinstance(task, VectorsTask):
         if defences:
             raise TaskError(f"defence {defences}: task vectors does not train: leave defence out")
-        return VectorLearner(task, party_index, seed)
+        return VectorLearner(task, index, config.seed)
     from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
-    parts = LearnerParts(task, party_index, parties, parsed, options, seed)
+    options = config.training_options(party, device)
+    parts = LearnerParts(task, index, len(config.parties), split, options, config.seed)
     if traced is not None:
         from veilsum.roles.learning.perturbation.client import PerturbedLearner
 
         return PerturbedLearner(parts, traced)
     if not defences:
-        return TorchLearner(*parts)
+        return TorchLearner(parts)
     if entropy is None:
         raise LocalProtocolError(f"defence {defences} draws secrets: pass the party's entropy")
     from veilsum.roles.learning.defences.learner import DefendedLearner
 
     return DefendedLearner(parts, defences, entropy)
+
+
+def make_observing_learner(
+    config: FederationConfig, task: Task | VectorsTask, device: str | None = None
+) -> Learner:
+    """A learner that trains for nobody: it gives the first model and measures others, which no defence changes."""
+    first = config.parties[0]
+    return make_learner(replace(config, defence=""), task, first, device=device or config.device)
 
 
 def make_server_optimizer(task: Task | VectorsTask, options: TrainingOptions) -> ServerOptimizer | None:

@@ -22,7 +22,7 @@ from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.datasets.registry import load_task
-from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.factory import make_observing_learner
 from veilsum.roles.learning.task import HoldsSamples
 
 TIMEOUT_S = 600.0
@@ -45,8 +45,7 @@ def shapes_of(learner: Learner) -> tuple[tuple[int, ...], int]:
 def make_beginning(config: FederationConfig, data: Path | None) -> Beginning:
     """In this process; the same bytes at every party, whatever part of the data it holds."""
     task = load_task(config.task, config.task_options(data))
-    options = config.training_options(device="cpu")
-    learner = make_learner(task, 0, len(config.parties), config.split, options, config.seed)
+    learner = make_observing_learner(config, task, "cpu")
     return Beginning(learner.initial_model(), *shapes_of(learner))
 
 

@@ -112,13 +112,10 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
     config, options = context.loaded.config, context.options
     task = context.find_task()
     learner = make_learner(
+        config,
         task,
-        config.index_of(context.name),
-        len(config.parties),
-        config.split,
-        config.training_options(context.name, options.device),
-        config.seed,
-        defence=config.defence,
+        context.name,
+        device=options.device,
         entropy=require_real_entropy(system_entropy),
         traced=TaskEquipment(config, lambda: task).traced,
     )

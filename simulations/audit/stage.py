@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.vectors import VectorsTask
+from veilsum.roles.learning.equipment import TaskEquipment
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task
+from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.observer import Observers
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import View
@@ -28,6 +32,9 @@ from veilsum.simulations.run.adversaries import members_of, view_recorder
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder
 from veilsum.simulations.run.simulation import Simulation
+
+if TYPE_CHECKING:
+    from veilsum.roles.learning.perturbation.traced_task import TracedTask
 
 _PIXEL_MAX = 255
 
@@ -42,6 +49,17 @@ class FewImages:
     @property
     def test(self) -> Samples:
         return self.whole.test
+
+    def learner(
+        self,
+        config: FederationConfig,
+        party: str,
+        entropy: RandomBytes | None = None,
+        traced: TracedTask | None = None,
+    ) -> Learner:
+        """The learner of a party that holds its part of these samples, in their order."""
+        by_order = replace(config, split="by-order")
+        return make_learner(by_order, self, party, entropy=entropy, traced=traced)  # type: ignore[arg-type]  # a Task by delegation
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.whole, name)
@@ -99,37 +117,28 @@ def play(
     if label_noise:
         chosen = with_wrong_labels(chosen, label_noise, outputs, generator(config.seed, "audit labels", draw))
     few = FewImages(task, chosen)
-    federation = Federation.build(config, model)
-    learners = {
-        name: make_learner(
-            few,  # type: ignore[arg-type]  # a Task by delegation
-            index,
-            len(names),
-            "by-order",
-            config.training_options(name),
-            config.seed,
-            defence=config.defence,
-            entropy=federation.entropy.for_party(f"audit/{draw}/{name}"),
-            traced=federation.equipping.traced,
-        )
-        for index, name in enumerate(names)
-    }
-    federation = replace(federation, learners=learners)
+
+    def make_learners(equipping: TaskEquipment, entropy: SeededEntropy) -> dict[PartyId, Learner]:
+        return {
+            name: few.learner(config, name, entropy.for_party(f"audit/{draw}/{name}"), equipping.traced)
+            for name in names
+        }
+
+    federation = Federation.build(config, model, make_learners)
     truth = {
         name: few.train.take(np.arange(index * images_per_party, (index + 1) * images_per_party))
         for index, name in enumerate(names)
     }
     # What a perturbing server begins with is its own; others know the model that follows from the seed.
-    public = learners[names[0]].initial_model() if federation.scheme.perturbs else None
+    first = federation.learners[names[0]]
+    public = first.initial_model() if federation.scheme.perturbs else None
     recorder, views = Recorder(federation), view_recorder(federation, truth, outputs, public)
     simulation = Simulation(federation, observer=Observers([recorder, views]))
     simulation.run()
     if recorder.model is None or len(recorder.rounds) < config.rounds:
         reason = recorder.reason.value if recorder.reason is not None else "no round was committed"
         raise LocalProtocolError(f"the federation to be attacked did not finish: {reason}")
-    return Played(
-        config, recorder, views, {str(name): one for name, one in truth.items()}, learners[names[0]]
-    )
+    return Played(config, recorder, views, {str(name): one for name, one in truth.items()}, first)
 
 
 def attackable_task(config: FederationConfig) -> Task:

@@ -6,9 +6,10 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
@@ -32,6 +33,19 @@ from veilsum.roles.process.machines import Rules
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.run.keypool import simulation_rsa_key
 
+LearnersOf: TypeAlias = Callable[[TaskEquipment, SeededEntropy], Mapping[PartyId, Learner]]
+
+
+def learners_of_task(equipping: TaskEquipment, entropy: SeededEntropy) -> dict[PartyId, Learner]:
+    """The learners of all parties, each with its part of the configured task."""
+    config, task = equipping.config, equipping.find_task()
+    return {
+        PartyId(name): make_learner(
+            config, task, name, entropy=entropy.for_party(f"defence/{name}"), traced=equipping.traced
+        )
+        for name in config.parties
+    }
+
 
 @dataclass(frozen=True)
 class Federation:
@@ -48,27 +62,19 @@ class Federation:
     optimizer: StepOptimizer | None = None
 
     @classmethod
-    def build(cls, config: FederationConfig, initial_model: Model | None = None) -> Federation:
+    def build(
+        cls,
+        config: FederationConfig,
+        initial_model: Model | None = None,
+        make_learners: LearnersOf = learners_of_task,
+    ) -> Federation:
         config.require_workable()
         scheme = config.find_scheme()
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
         entropy = SeededEntropy(config.seed)
         equipping = TaskEquipment(config, lambda: task)
-        learners: dict[PartyId, Learner] = {
-            name: make_learner(
-                task,
-                index,
-                len(names),
-                config.split,
-                config.training_options(name),
-                config.seed,
-                defence=config.defence,
-                entropy=entropy.for_party(f"defence/{name}"),
-                traced=equipping.traced,
-            )
-            for index, name in enumerate(names)
-        }
+        learners = make_learners(equipping, entropy)
         model = initial_model if initial_model is not None else next(iter(learners.values())).initial_model()
         identities = simulated_identities(scheme, names, entropy)
         return cls(

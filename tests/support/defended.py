@@ -9,11 +9,12 @@ from torch import nn
 
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.defences.learner import DefendedLearner
-from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.models import build_model
+from veilsum.roles.learning.splits import Split
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.learning.training.settings import TrainingOptions
-from veilsum.roles.learning.training.torch_learner import TorchLearner
+from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 from veilsum.roles.process.entropy import SeededEntropy
 
 FAST = TrainingOptions(local_epochs=2, batch_size=8, payload="delta")
@@ -31,15 +32,13 @@ def defended(
     defence: str, options: TrainingOptions = FAST, task: SupervisedTask | None = None, secret: int = 1
 ) -> DefendedLearner:
     """The first of two parties with this defence; `secret` stands for the party's own entropy."""
-    made = make_learner(
-        task or make_task(), 0, 2, "iid", options, SEED, defence=defence, entropy=SeededEntropy(secret)
-    )
-    assert isinstance(made, DefendedLearner)
-    return made
+    return DefendedLearner(_parts(options, task), parse_defence(defence), SeededEntropy(secret))
 
 
 def undefended(options: TrainingOptions = FAST, task: SupervisedTask | None = None) -> TorchLearner:
     """The same party without a defence."""
-    made = make_learner(task or make_task(), 0, 2, "iid", options, SEED)
-    assert isinstance(made, TorchLearner)
-    return made
+    return TorchLearner(_parts(options, task))
+
+
+def _parts(options: TrainingOptions, task: SupervisedTask | None) -> LearnerParts:
+    return LearnerParts(task or make_task(), 0, 2, Split("iid"), options, SEED)

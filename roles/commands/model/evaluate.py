@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation.folder import load_federation
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.learning.datasets.registry import load_task
-    from veilsum.roles.learning.factory import make_learner
+    from veilsum.roles.learning.factory import make_observing_learner
     from veilsum.roles.learning.models.files import layout_of, load_model
     from veilsum.roles.process.held_model import held_model
 
@@ -43,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         model, rounds = held_model(loaded, args.name, args.state)
         whose = f"{args.name} after {rounds} rounds"
-    options = config.training_options(device=args.device)
-    learner = make_learner(task, 0, len(config.parties), config.split, options, config.seed)
-    metrics = learner.evaluate(model)
+    metrics = make_observing_learner(config, task, args.device).evaluate(model)
     rows = [(name, f"{value:.4f}") for name, value in metrics.items()]
     text = Table(f"{whose}, task {config.task}", ("metric", "value"), rows).render() if rows else f"{whose}\n"
     figures = {"task": config.task, "model_sha256": sha256_of(model), "metrics": metrics}

@@ -34,7 +34,7 @@ class VectorsTask:
 
 
 class VectorLearner:
-    """The learner of `vectors:D`: it implements `roles.learner.Learner`."""
+    """The learner of `vectors:D`: it implements `Learner` of roles/learning/contract.py."""
 
     def __init__(self, task: VectorsTask, party_index: int, seed: int) -> None:
         self._dimension = task.dimension

@@ -18,7 +18,7 @@ STATE_FILE = "defence.state"
 
 
 class KeepingLearner:
-    """A learner around a defended one: it implements `roles.learner.Learner`."""
+    """A learner around a defended one: it implements `Learner` of roles/learning/contract.py."""
 
     def __init__(self, learner: Learner, file: Path, *, fresh: bool = False) -> None:
         if not isinstance(learner, Defended):

@@ -26,7 +26,7 @@ class DefendedLearner(TorchLearner):
     def __init__(self, parts: LearnerParts, defences: Defences, entropy: RandomBytes) -> None:
         self._defences = defences
         self._key = PrivateKey.draw(entropy)
-        super().__init__(*parts, guard=make_guards(defences, self._key))
+        super().__init__(parts, make_guards(defences, self._key))
 
     @property
     def guards(self) -> Mapping[str, Guard]:

@@ -42,7 +42,7 @@ class PerturbedLearner(TorchLearner):
 
     def __init__(self, parts: LearnerParts, traced: TracedTask) -> None:
         self._traced = traced
-        super().__init__(*parts)
+        super().__init__(parts)
 
     @property
     def terms(self) -> Mapping[str, int]:

@@ -13,8 +13,9 @@ import numpy as np
 from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.factory import make_learner, make_server_optimizer
+from veilsum.roles.learning.factory import make_server_optimizer
 from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
+from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.settings import TrainingOptions
 
@@ -29,20 +30,28 @@ class Trained:
 
 def train_central(task: Task | VectorsTask, rounds: int, options: TrainingOptions, seed: int) -> Trained:
     """Train on the pooled data for as many rounds as the federation."""
-    _require_learning(task)
-    return train_alone(
-        make_learner(task, 0, 1, "iid", options, seed), rounds, options, make_server_optimizer(task, options)
-    )
+    (trained,) = train_standalone(task, 1, "iid", rounds, options, seed)
+    return trained
 
 
 def train_standalone(
     task: Task | VectorsTask, parties: int, split: str, rounds: int, options: TrainingOptions, seed: int
 ) -> list[Trained]:
     """Train every party on its own part; the list is in the order of the parties."""
-    _require_learning(task)
-    learners = (make_learner(task, party, parties, split, options, seed) for party in range(parties))
-    optimizer = make_server_optimizer(task, options)
-    return [train_alone(learner, rounds, options, optimizer) for learner in learners]
+    if isinstance(task, VectorsTask):
+        raise TaskError("task vectors learns nothing: there is no central or standalone run to compare with")
+    from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
+
+    parsed, optimizer = parse_split(split), make_server_optimizer(task, options)
+    return [
+        train_alone(
+            TorchLearner(LearnerParts(task, party, parties, parsed, options, seed)),
+            rounds,
+            options,
+            optimizer,
+        )
+        for party in range(parties)
+    ]
 
 
 def train_alone(
@@ -61,8 +70,3 @@ def mean_metrics(trained: list[Trained]) -> dict[str, float]:
     """The mean of each metric over the parties."""
     names = trained[0].metrics
     return {name: sum(each.metrics[name] for each in trained) / len(trained) for name in names}
-
-
-def _require_learning(task: Task | VectorsTask) -> None:
-    if isinstance(task, VectorsTask):
-        raise TaskError("task vectors learns nothing: there is no central or standalone run to compare with")

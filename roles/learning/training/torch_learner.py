@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,9 @@ from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import concatenate, layout, load_vector, to_vector
 
 
-class LearnerParts(NamedTuple):
-    """What a learner is made of: the arguments of `TorchLearner`."""
+@dataclass(frozen=True, eq=False)
+class LearnerParts:
+    """What a learner is made of: party `party_index` of `parties`, counted from 0, and its part of the task's data."""
 
     task: Task
     party_index: int
@@ -41,27 +42,19 @@ class LearnerParts(NamedTuple):
 
 
 class TorchLearner:
-    """One party's learner: it implements `roles.learner.Learner`."""
+    """One party's learner: it implements `Learner` of roles/learning/contract.py."""
 
-    def __init__(
-        self,
-        task: Task,
-        party_index: int,
-        parties: int,
-        split: Split,
-        options: TrainingOptions,
-        seed: int,
-        guard: Guard | None = None,
-    ) -> None:
-        if not 0 <= party_index < parties:
-            raise LocalProtocolError(f"party {party_index} is not one of {parties} parties, counted from 0")
-        parts = divide(split, len(task.train), task.train.labels, parties, seed)
+    def __init__(self, parts: LearnerParts, guard: Guard | None = None) -> None:
+        task, index, parties = parts.task, parts.party_index, parts.parties
+        if not 0 <= index < parties:
+            raise LocalProtocolError(f"party {index} is not one of {parties} parties, counted from 0")
+        divided = divide(parts.split, len(task.train), task.train.labels, parties, parts.seed)
         self._task = task
-        self._party, self._parties = party_index, parties
-        self._options = options
-        self._seed = seed
-        self._device = available_device(options.device, party_index)
-        self._feed = Feed(task.train.take(parts[party_index]), self._device)
+        self._party, self._parties = index, parties
+        self._options = parts.options
+        self._seed = parts.seed
+        self._device = available_device(parts.options.device, index)
+        self._feed = Feed(task.train.take(divided[index]), self._device)
         self._test = Feed(task.test, self._device)
         self._initial = self._check_task()
         self._guard = Guard() if guard is None else guard
@@ -123,7 +116,7 @@ class TorchLearner:
         return loss
 
     def _gradient(self, work: RoundWork) -> tuple[FloatVector, float]:
-        """The average gradient in the layout of the model vector; buffers move as `roles.learner` says."""
+        """The average gradient in the layout of the model vector; buffers move as roles/learning/contract.py says."""
         positions = self._gradient_positions(work.round)
         network = work.network
         before = {

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction
@@ -113,14 +112,12 @@ def clean_targets(request: Request, played: Played) -> list[Target]:
     template = gradients_in(played.view(owners[0]), request.images) or gradients_in(view, request.images)
     few = FewImages(task, Samples.joined(played.truth[name] for name in owners))
     targets = []
-    for index, name in enumerate(owners):
-        options = bare.training_options(name)
-        learner = make_learner(few, index, len(owners), "by-order", options, bare.seed)  # type: ignore[arg-type]  # a Task by delegation
-        update = learner.train(view.initial_model, 0)
+    for name in owners:
+        update = few.learner(bare, name).train(view.initial_model, 0)
         gradient = update.payload
         if bare.payload != "gradient":
             delta = gradient - view.initial_model if bare.payload == "model" else gradient
-            gradient = (-delta / np.float32(options.learning_rate)).astype(np.float32)
+            gradient = (-delta / np.float32(bare.learning_rate)).astype(np.float32)
         targets.append(
             replace(
                 template[0],

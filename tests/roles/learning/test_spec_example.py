@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from veilsum.roles.learning.datasets.registry import BUILT_IN, load_task
-from veilsum.roles.learning.factory import make_learner
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.models import build_model
+from veilsum.roles.learning.splits import Split
 from veilsum.roles.learning.task import TaskOptions
 from veilsum.roles.learning.training.compare import train_alone
 from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
 SPEC = Path(__file__).parents[3] / "specs" / "learning.md"
 
@@ -27,7 +29,8 @@ def test_the_example_of_the_spec_is_a_task_of_about_twenty_lines_that_learns(
     monkeypatch.syspath_prepend(str(tmp_path))
     task = load_task("example_of_the_spec:two_rings", TaskOptions(seed=3))
     options = TrainingOptions()
-    learner = make_learner(task, 0, 2, "iid", options, seed=3)
+    assert not isinstance(task, VectorsTask)
+    learner = TorchLearner(LearnerParts(task, 0, 2, Split("iid"), options, seed=3))
     assert train_alone(learner, 3, options).metrics["accuracy"] > 0.9
 
 

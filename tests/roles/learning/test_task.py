@@ -12,6 +12,7 @@ import torch
 
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.datasets.registry import BUILT_IN, load_task
 from veilsum.roles.learning.datasets.supervised import (
     SupervisedTask,
@@ -23,7 +24,6 @@ from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.task import Samples, Task, TaskOptions
-from veilsum.roles.learning.training.settings import TrainingOptions
 
 ALLOWED = (
     "digits, synthetic-regression, bank, mnist, cifar10, ham10000, bank:with-duration, vectors:DIMENSION, "
@@ -147,11 +147,11 @@ def test_vectors_are_a_function_of_seed_party_and_round_within_one() -> None:
 def test_vectors_run_from_name_to_update_without_importing_torch() -> None:
     code = (
         "import sys\n"
+        "from veilsum.roles.config.federation_config import FederationConfig\n"
         "from veilsum.roles.learning.factory import make_learner\n"
         "from veilsum.roles.learning.datasets.registry import load_task\n"
-        "from veilsum.roles.learning.task import TaskOptions\n"
-        "from veilsum.roles.learning.training.settings import TrainingOptions\n"
-        "learner = make_learner(load_task('vectors:5', TaskOptions()), 0, 3, 'iid', TrainingOptions(), 1)\n"
+        "config = FederationConfig(task='vectors:5')\n"
+        "learner = make_learner(config, load_task(config.task, config.task_options()), 'p1')\n"
         "learner.train(learner.initial_model(), 0)\n"
         "sys.exit('torch' in sys.modules)\n"
     )
@@ -160,7 +160,7 @@ def test_vectors_run_from_name_to_update_without_importing_torch() -> None:
 
 def test_the_factory_refuses_a_bad_split_for_every_task() -> None:
     with refusal(LocalProtocolError, "split", "'sorted'"):
-        make_learner(VectorsTask(3), 0, 2, "sorted", TrainingOptions(), 0)
+        make_learner(FederationConfig(split="sorted"), VectorsTask(3), "p1")
 
 
 def test_digits_are_real_balanced_and_whole(digits: Task) -> None:

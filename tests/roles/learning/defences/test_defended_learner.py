@@ -166,10 +166,11 @@ def test_a_learner_without_a_defence_has_nothing_to_keep(tmp_path: Path) -> None
 
 
 def test_a_defence_without_entropy_or_training_is_refused() -> None:
+    spn = FederationConfig(payload="delta", defence="spn")
     with refusal(LocalProtocolError, "spn", "secrets", "entropy"):
-        make_learner(make_task(), 0, 2, "iid", DELTA, 7, defence="spn")
+        make_learner(spn, make_task(), "p1")
     with pytest.raises(LocalProtocolError, match="does not train"):
-        make_learner(VectorsTask(4), 0, 2, "iid", DELTA, 7, defence="spn", entropy=SeededEntropy(1))
+        make_learner(spn, VectorsTask(4), "p1", entropy=SeededEntropy(1))
 
 
 @pytest.mark.parametrize("defence", ["spn+ppdl:share=0.3", "dp:sigma=0.01"])

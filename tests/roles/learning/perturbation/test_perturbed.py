@@ -22,15 +22,16 @@ from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.models.files import layout_of, save_model
 from veilsum.roles.learning.perturbation.client import PerturbedLearner
 from veilsum.roles.learning.perturbation.protected import Predictor, protected_model_of_task
 from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, TaskServerPerturbation
 from veilsum.roles.learning.perturbation.traced_task import TracedTask, trace_task
+from veilsum.roles.learning.splits import Split
 from veilsum.roles.learning.task import TaskOptions
 from veilsum.roles.learning.training import loop
 from veilsum.roles.learning.training.settings import TrainingOptions
+from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 from veilsum.roles.process.entropy import SeededEntropy
 
 RANDOM = SeededEntropy(5).for_party("server")
@@ -62,9 +63,11 @@ def traced_for(task: SupervisedTask, **settings: Any) -> TracedTask:
 
 
 def client(task: SupervisedTask, traced: TracedTask, index: int = 0, parties: int = 1) -> PerturbedLearner:
-    learner = make_learner(task, index, parties, "iid", GRADIENT, 0, traced=traced)
-    assert isinstance(learner, PerturbedLearner)
-    return learner
+    return PerturbedLearner(parts(task, index, parties), traced)
+
+
+def parts(task: SupervisedTask, index: int = 0, parties: int = 1) -> LearnerParts:
+    return LearnerParts(task, index, parties, Split("iid"), GRADIENT, 0)
 
 
 def recovered_mean(task: SupervisedTask, traced: TracedTask, parties: int) -> np.ndarray:
@@ -87,7 +90,7 @@ def recovered_mean(task: SupervisedTask, traced: TracedTask, parties: int) -> np
 
 
 def plain_mean(task: SupervisedTask, parties: int) -> np.ndarray:
-    learners = [make_learner(task, index, parties, "iid", GRADIENT, 0) for index in range(parties)]
+    learners = [TorchLearner(parts(task, index, parties)) for index in range(parties)]
     updates = [learner.train(learner.initial_model(), 0) for learner in learners]
     samples = sum(update.samples for update in updates)
     return sum(update.payload.astype(np.float64) * update.samples for update in updates) / samples
@@ -273,7 +276,7 @@ def test_a_protected_file_holds_other_weights_and_predicts_the_same_labels_on_th
     network: Callable[[], nn.Module] | None, tmp_path: Path
 ) -> None:
     task = digits(network)
-    model = make_learner(task, 0, 1, "iid", GRADIENT, 0).initial_model()
+    model = TorchLearner(parts(task)).initial_model()
     protected = protected_model_of_task(task, model, 0, RANDOM)
     path = tmp_path / "protected.safetensors"
     save_model(path, protected, layout_of(task))
@@ -285,7 +288,7 @@ def test_a_protected_file_holds_other_weights_and_predicts_the_same_labels_on_th
 
 def test_what_cannot_be_perturbed_is_refused_by_name() -> None:
     gelu = digits(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.GELU(), nn.Linear(4, 10)))
-    model = make_learner(gelu, 0, 1, "iid", GRADIENT, 0).initial_model()
+    model = TorchLearner(parts(gelu)).initial_model()
     with pytest.raises(UnsupportedModel, match="GELU"):
         protected_model_of_task(gelu, model, 0, RANDOM)
     with refusal(LocalProtocolError, "vectors", "model", "perturb"):

@@ -12,7 +12,7 @@ from veilsum.roles.learning.splits import Split
 from veilsum.roles.learning.task import Task
 from veilsum.roles.learning.training.devices import available_device, resolve_device
 from veilsum.roles.learning.training.settings import TrainingOptions
-from veilsum.roles.learning.training.torch_learner import TorchLearner
+from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.sampled_from(["auto", "cuda"]))
@@ -67,7 +67,7 @@ def test_the_cpu_is_always_there() -> None:
 def test_training_on_cuda_repeats_to_the_byte_and_agrees_with_the_cpu(digits: Task) -> None:
     def train(device: str) -> np.ndarray:
         options = TrainingOptions(device=device, local_epochs=1)
-        learner = TorchLearner(digits, 0, 5, Split("iid"), options, seed=7)
+        learner = TorchLearner(LearnerParts(digits, 0, 5, Split("iid"), options, seed=7))
         return learner.train(learner.initial_model(), 0).payload
 
     assert train("cuda").tobytes() == train("cuda").tobytes()
@@ -77,7 +77,9 @@ def test_training_on_cuda_repeats_to_the_byte_and_agrees_with_the_cpu(digits: Ta
 @pytest.mark.cuda
 def test_the_initial_model_is_the_same_on_every_device(digits: Task) -> None:
     models = [
-        TorchLearner(digits, 0, 5, Split("iid"), TrainingOptions(device=device), seed=7).initial_model()
+        TorchLearner(
+            LearnerParts(digits, 0, 5, Split("iid"), TrainingOptions(device=device), seed=7)
+        ).initial_model()
         for device in ("cpu", "cuda")
     ]
     assert models[0].tobytes() == models[1].tobytes()

@@ -26,7 +26,7 @@ from veilsum.roles.learning.task import Samples, Task
 from veilsum.roles.learning.training.compare import mean_metrics, train_alone, train_central, train_standalone
 from veilsum.roles.learning.training.loop import Feed
 from veilsum.roles.learning.training.settings import TrainingOptions
-from veilsum.roles.learning.training.torch_learner import TorchLearner
+from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 from veilsum.roles.learning.training.vectorize import layout
 
 FAST = TrainingOptions(local_epochs=1, batch_size=32)
@@ -34,7 +34,7 @@ PAYLOADS: list[Payload] = ["model", "delta", "gradient"]
 
 
 def learner(task: Task, party: int = 0, parties: int = 5, options: TrainingOptions = FAST) -> TorchLearner:
-    return TorchLearner(task, party, parties, Split("iid"), options, seed=7)
+    return TorchLearner(LearnerParts(task, party, parties, Split("iid"), options, seed=7))
 
 
 def tiny(count: int = 24) -> SupervisedTask:
@@ -105,12 +105,11 @@ def test_parties_that_train_in_threads_of_one_process_do_not_disturb_each_other(
 def test_another_process_computes_the_same_bytes(digits: Task) -> None:
     code = (
         "from hashlib import sha256\n"
+        "from veilsum.roles.config.federation_config import FederationConfig\n"
         "from veilsum.roles.learning.factory import make_learner\n"
         "from veilsum.roles.learning.datasets.registry import load_task\n"
-        "from veilsum.roles.learning.task import TaskOptions\n"
-        "from veilsum.roles.learning.training.settings import TrainingOptions\n"
-        "options = TrainingOptions(local_epochs=1, batch_size=32)\n"
-        "learner = make_learner(load_task('digits', TaskOptions(seed=7)), 2, 5, 'iid', options, 7)\n"
+        "config = FederationConfig(seed=7, local_epochs=1, batch_size=32, device='cpu')\n"
+        "learner = make_learner(config, load_task('digits', config.task_options()), 'p3')\n"
         "payload = learner.train(learner.initial_model(), 1).payload\n"
         "print(sha256(payload.tobytes()).hexdigest(), end='')\n"
     )
@@ -128,7 +127,7 @@ def test_all_parties_start_from_the_same_bytes_and_hold_different_samples(digits
 
 
 def test_another_seed_gives_another_model(digits: Task) -> None:
-    other = TorchLearner(digits, 0, 5, Split("iid"), FAST, seed=8)
+    other = TorchLearner(LearnerParts(digits, 0, 5, Split("iid"), FAST, seed=8))
     assert other.initial_model().tobytes() != learner(digits).initial_model().tobytes()
 
 
@@ -195,7 +194,7 @@ def test_a_gradient_over_many_chunks_is_the_gradient_over_all_samples() -> None:
     party = learner(task, parties=1, options=options)
     payload = party.train(party.initial_model(), 0).payload
     halves = [
-        TorchLearner(task, index, 2, Split("by-order"), options, seed=7)
+        TorchLearner(LearnerParts(task, index, 2, Split("by-order"), options, seed=7))
         .train(party.initial_model(), 0)
         .payload
         for index in range(2)
