@@ -243,8 +243,7 @@ class Table:
             self._take(job.party, partial(request.failed, error))
             return
         if isinstance(request, TrainingRequested):
-            update = LocalUpdate(result.payload, result.samples, result.loss)
-            self.observer.trained(self.now, job.party, request.round, update)
+            self._tell_trained(job.party, request.round, result)
         self._take(job.party, partial(request.then, result))
 
     def fail_job(self, job: TableJob, error: ProtocolError) -> None:
@@ -285,6 +284,14 @@ class Table:
             result = self.federation.learner.train(party, request.round, request.model)
         self.inputs[party, request.round] = result
         return result
+
+    def _tell_trained(self, party: PartyId, round_number: int, result: LocalResult) -> None:
+        """Tell of an update; what is none, as a test may hand one over, is the machine's to refuse."""
+        try:
+            update = LocalUpdate(result.payload, result.samples, result.loss)
+        except LocalProtocolError:
+            return
+        self.observer.trained(self.now, party, round_number, update)
 
     def _start(self, name: PartyId) -> None:
         self.observer.began(self.now, name, self.machines[name])
