@@ -7,12 +7,13 @@ wherever it likes and hands the result to `then`, so that no machine ever blocks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from veilsum.protocol.errors import AbortReason, ProtocolError
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.decisions import Decision
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.wire.messages import Message
@@ -62,9 +63,9 @@ class PhaseEntered:
 
 @dataclass(frozen=True)
 class DecisionMade:
-    """Must be durable before anything after it is sent; a restarted machine is given the record back."""
+    """Must be durable before anything after it is sent; a restarted machine is given what follows from it."""
 
-    record: Mapping[str, Any]
+    decision: Decision
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from veilsum.protocol.machines.attempt import (
     reason_from_text,
     require_same_attempt,
 )
+from veilsum.protocol.machines.decisions import AttemptEntered
 from veilsum.protocol.machines.early_messages import EarlyMessages
 from veilsum.protocol.machines.events import (
     DecisionMade,
@@ -221,14 +222,12 @@ class ParticipantMachine:
         self._be_patient(now)
         context = self._context(stamp)
         self._machine = self._scheme.participant_round(context)
-        decision = DecisionMade(
-            {"round": stamp.round, "attempt": stamp.attempt, "session": stamp.session.hex()}
-        )
+        entered = DecisionMade(AttemptEntered(stamp.round, stamp.attempt))
         try:
             started = self._machine.start(now)
         except Rejection as refusal:
             started = self._withdraw(refusal, now)
-        return [decision, *self._settled(started, now), *self._replay_early(now)]
+        return [entered, *self._settled(started, now), *self._replay_early(now)]
 
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade
 from veilsum.protocol.wire.messages import Stamp
 
@@ -71,57 +71,38 @@ class ParticipationRecord:
 
     def give(self, stamp: Stamp, model_hash: bytes, update: bytes) -> DecisionMade:
         """From here on the update may be in a sum, whether we are asked or not."""
-        decision = {
-            "given_round": stamp.round,
-            "attempt": stamp.attempt,
-            "model": model_hash.hex(),
-            "update": update.hex(),
-        }
-        self.note(decision)
-        return DecisionMade(decision)
+        return self._decide(UpdateGiven(stamp.round, stamp.attempt, model_hash, update))
 
     def spend(
         self, stamp: Stamp, cohort: Collection[PartyId], electorate: Collection[PartyId]
     ) -> DecisionMade:
         """From here on a sum over this cohort may be open; the decision must be durable before the next message."""
-        decision = {
-            "spent_round": stamp.round,
-            "attempt": stamp.attempt,
-            "cohort": sorted(cohort),
-            "electorate": sorted(electorate),
-        }
-        self.note(decision)
-        return DecisionMade(decision)
+        return self._decide(RoundSpent(stamp.round, stamp.attempt, frozenset(cohort), frozenset(electorate)))
 
     def state(self, stamp: Stamp, model_hash: bytes) -> DecisionMade:
         """This is what we computed; the decision must be durable before anyone is told."""
-        decision = {"stated_round": stamp.round, "attempt": stamp.attempt, "model": model_hash.hex()}
+        return self._decide(ResultStated(stamp.round, stamp.attempt, model_hash))
+
+    def _decide(self, decision: Decision) -> DecisionMade:
         self.note(decision)
         return DecisionMade(decision)
 
-    def note(self, decision: Mapping[str, Any]) -> None:
-        """Take over a decision, as it is made or after a restart; decisions of other kinds mean nothing here."""
-        if "stated_round" in decision:
-            self.stated = int(decision["stated_round"]), bytes.fromhex(decision["model"])
-        if "given_round" in decision:
-            self._note_given(decision)
-        if "spent_round" in decision:
-            self._note_spent(decision)
+    def note(self, decision: Decision) -> None:
+        """Take over a decision, as it is made or as it becomes durable: twice is as good as once."""
+        match decision:
+            case ResultStated():
+                self.stated = decision.round, decision.model_hash
+            case UpdateGiven():
+                before = self.given.updates if self.given.round == decision.round else {}
+                self.given = Given(decision.round, {**before, decision.model_hash: decision.update})
+            case RoundSpent():
+                self._note_spent(decision)
 
-    def _note_given(self, decision: Mapping[str, Any]) -> None:
-        round_number = int(decision["given_round"])
-        before = self.given.updates if self.given.round == round_number else {}
-        model, update = bytes.fromhex(decision["model"]), bytes.fromhex(decision["update"])
-        self.given = Given(round_number, {**before, model: update})
-
-    def _note_spent(self, decision: Mapping[str, Any]) -> None:
-        cohort, electorate = (
-            frozenset(PartyId(name) for name in decision.get(which, ())) for which in ("cohort", "electorate")
-        )
-        details = Spent(cohort, electorate) if cohort else None
-        self.spent = {**dict.fromkeys(self.spent), int(decision["spent_round"]): details}
-        if cohort:
-            self.remember(cohort)
+    def _note_spent(self, decision: RoundSpent) -> None:
+        details = Spent(decision.cohort, decision.electorate) if decision.cohort else None
+        self.spent = {**dict.fromkeys(self.spent), decision.round: details}
+        if decision.cohort:
+            self.remember(decision.cohort)
 
     def cohort_of(self, round_number: int) -> frozenset[PartyId] | None:
         """Over whom the round's sum may be open, as far as is known."""

@@ -18,7 +18,7 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext
-from veilsum.protocol.machines.events import DecisionMade, Event, Send, Warned, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.randomness import require_random
@@ -133,7 +133,7 @@ class ReleaseGuard:
         """Decide, then send: from here on a sum over this cohort may be open, whether we ever hear of it or not."""
         agreed, stamp = self._checked.agreed, self._context.stamp
         released = self._keeper.release(stamp, agreed.survivors, agreed.dropped)
-        spent: DecisionMade = self._context.record.spend(stamp, agreed.survivors, self._graph.parties)
+        spent = self._context.record.spend(stamp, agreed.survivors, self._graph.parties)
         return [spent, Send(SERVER, released)]
 
     @property

@@ -53,8 +53,8 @@ class PersistentState:
             case PhaseEntered():
                 self.attempt = event.attempt + 1
             case DecisionMade():
-                self.attempt = int(event.record.get("attempt", 0)) + 1
-                self.record.note(event.record)
+                self.attempt = event.decision.attempt + 1
+                self.record.note(event.decision)
             case _:
                 return False
         return True

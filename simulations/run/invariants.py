@@ -21,13 +21,13 @@ after every single step: it replays what happened to the same monitor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade, Event, RoundCommitted, SessionBegan
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKind
@@ -36,8 +36,6 @@ from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 from veilsum.roles.process.observer import RunObserver
 
-SPENT, GIVEN, STATED = "spent_round", "given_round", "stated_round"
-"""What protocol/machines/participation.py calls its decisions."""
 _Attempt: TypeAlias = tuple[bytes, int, int]
 
 
@@ -57,18 +55,16 @@ class DecisionLog:
 
     def __init__(self) -> None:
         self._sessions: dict[PartyId, bytes] = {}
-        self._decided: set[tuple[PartyId, str, _Attempt]] = set()
+        self._decided: set[tuple[PartyId, type[Decision], _Attempt]] = set()
 
     def enter(self, party: PartyId, session: bytes) -> None:
         self._sessions[party] = session
 
-    def note(self, party: PartyId, record: Mapping[str, Any]) -> None:
-        for decision in (SPENT, GIVEN, STATED):
-            if decision in record:
-                attempt = self._sessions.get(party, b""), int(record[decision]), int(record["attempt"])
-                self._decided.add((party, decision, attempt))
+    def note(self, party: PartyId, decision: Decision) -> None:
+        attempt = self._sessions.get(party, b""), decision.round, decision.attempt
+        self._decided.add((party, type(decision), attempt))
 
-    def holds(self, party: PartyId, decision: str, stamp: Stamp) -> bool:
+    def holds(self, party: PartyId, decision: type[Decision], stamp: Stamp) -> bool:
         return (party, decision, _attempt(stamp)) in self._decided
 
 
@@ -95,7 +91,7 @@ class InvariantMonitor(RunObserver):
         elif isinstance(event, SessionBegan):
             self._decisions.enter(party, event.session)
         elif isinstance(event, DecisionMade):
-            self._decisions.note(party, event.record)
+            self._decisions.note(party, event.decision)
 
     def _note_commit(self, party: PartyId, event: RoundCommitted) -> None:
         if event.round <= self._newest.get(party, -1):
@@ -118,9 +114,9 @@ class InvariantMonitor(RunObserver):
         elif isinstance(message, SealedShares):
             self._dealt.add((party, _attempt(message.stamp)))
         elif isinstance(message, ResultDigest):
-            self._require_decided("I3", party, STATED, message)
+            self._require_decided("I3", party, ResultStated, message)
         elif isinstance(message, ReleasedShares):
-            self._require_decided("I4", party, SPENT, message)
+            self._require_decided("I4", party, RoundSpent, message)
             self._require_asked(party, message)
             self._note_release(party, message)
         elif isinstance(getattr(message, "vector", None), np.ndarray) and receiver == SERVER:
@@ -130,20 +126,23 @@ class InvariantMonitor(RunObserver):
 
     def _note_told(self, receiver: PartyId, message: Message) -> None:
         attempt = _attempt(message.stamp)
-        self._told_decided[receiver, attempt] = self._decisions.holds(SERVER, SPENT, message.stamp)
+        self._told_decided[receiver, attempt] = self._decisions.holds(SERVER, RoundSpent, message.stamp)
         if isinstance(message, SurvivorList):
             self._lists.setdefault((receiver, attempt), message.survivors)
 
     def _require_given(self, party: PartyId, message: MaskedInput) -> None:
-        self._require_decided("I5", party, GIVEN, message)
+        self._require_decided("I5", party, UpdateGiven, message)
         if (party, _attempt(message.stamp)) not in self._dealt:
-            self._require_decided("I4", party, SPENT, message)
+            self._require_decided("I4", party, RoundSpent, message)
 
-    def _require_decided(self, invariant: str, party: PartyId, decision: str, message: Message) -> None:
+    def _require_decided(
+        self, invariant: str, party: PartyId, decision: type[Decision], message: Message
+    ) -> None:
         if not self._decisions.holds(party, decision, message.stamp):
             where = f"round {message.stamp.round}.{message.stamp.attempt}"
             raise InvariantViolated(
-                invariant, f"{party} sends {kind_of(message)} in {where} before {decision} is durable"
+                invariant,
+                f"{party} sends {kind_of(message)} in {where} before {decision.__name__} is durable",
             )
 
     def _require_asked(self, holder: PartyId, message: ReleasedShares) -> None:
@@ -152,7 +151,7 @@ class InvariantMonitor(RunObserver):
             raise InvariantViolated(
                 "I4",
                 f"{holder} releases shares in round {stamp.round}.{stamp.attempt}; "
-                f"the server asked for them before {SPENT} was durable",
+                f"the server asked for them before {RoundSpent.__name__} was durable",
             )
 
     def _note_release(self, holder: PartyId, message: ReleasedShares) -> None:

@@ -82,9 +82,9 @@ def test_the_decisions_are_all_that_a_restarted_party_needs(
     before, after = ParticipationRecord(), ParticipationRecord()
     for attempt in range(2):
         stamp = Stamp(round=3, attempt=attempt)
-        after.note(before.give(stamp, bytes([attempt]) + model[1:], update).record)
-        after.note(before.spend(stamp, cohort, NAMES).record)
-    after.note(before.state(Stamp(round=3), model).record)
+        after.note(before.give(stamp, bytes([attempt]) + model[1:], update).decision)
+        after.note(before.spend(stamp, cohort, NAMES).decision)
+    after.note(before.state(Stamp(round=3), model).decision)
     assert after == before
     assert after.stated == (3, model)
     assert after.given.updates == {bytes([attempt]) + model[1:]: update for attempt in range(2)}

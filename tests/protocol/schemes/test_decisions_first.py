@@ -9,6 +9,7 @@ import pytest
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade, Event, Send
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
 from veilsum.protocol.secure_sum.shares import ReleasedShares
@@ -21,7 +22,7 @@ from veilsum.simulations.testing.table import Table
 
 SECURE = ("masked", "bilateral", "mpc", "ampc")
 
-DUE = {MaskedInput: "given_round", ReleasedShares: "spent_round", ResultDigest: "stated_round"}
+DUE = {MaskedInput: UpdateGiven, ReleasedShares: RoundSpent, ResultDigest: ResultStated}
 """What a participant says, and the decision that must be on disk by then."""
 
 
@@ -43,12 +44,12 @@ class Watched:
         table.start()
         table.run()
 
-    def said(self, kind: type[Message]) -> Iterator[tuple[PartyId, Message, list[DecisionMade]]]:
+    def said(self, kind: type[Message]) -> Iterator[tuple[PartyId, Message, list[Decision]]]:
         """Every such message, with the decisions that stand before it in the same list of events."""
         for machine, events in self._returned:
             for place, event in enumerate(events):
                 if isinstance(event, Send) and isinstance(event.message, kind):
-                    before = [one for one in events[:place] if isinstance(one, DecisionMade)]
+                    before = [one.decision for one in events[:place] if isinstance(one, DecisionMade)]
                     yield self._names[id(machine)], event.message, before
 
 
@@ -57,12 +58,12 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(monkeypatch)
 
 
-def require_decided(table: Watched, kind: type[Message], word: str) -> int:
+def require_decided(table: Watched, kind: type[Message], due: type[Decision]) -> int:
     """How often it was said; each time after the decision about this very attempt."""
     count = 0
     for name, message, before in table.said(kind):
         stamp = message.stamp
-        decided = [(one.record.get(word), one.record["attempt"]) for one in before]
+        decided = [(one.round, one.attempt) for one in before if isinstance(one, due)]
         assert (stamp.round, stamp.attempt) in decided, f"{name} said {kind.__name__} undecided"
         count += 1
     return count
@@ -75,7 +76,7 @@ def test_uploads_releases_and_results_are_decided_before_they_are_said(
 ) -> None:
     table = Table.build(scheme, 5, rounds=1, threat=threat)
     watched.run(table)
-    said = {kind: require_decided(watched, kind, word) for kind, word in DUE.items()}
+    said = {kind: require_decided(watched, kind, due) for kind, due in DUE.items()}
     assert said[MaskedInput] == said[ReleasedShares] == 5
     assert (said[ResultDigest] > 0) == (scheme in ("mpc", "ampc"))
 
@@ -84,8 +85,8 @@ def test_uploads_releases_and_results_are_decided_before_they_are_said(
 def test_without_recovery_an_upload_spends_the_round_before_it_leaves(watched: Watched, scheme: str) -> None:
     table = Table.build(scheme, 4, rounds=1, recovery=Recovery.NONE)
     watched.run(table)
-    assert require_decided(watched, MaskedInput, "given_round") == 4
-    assert require_decided(watched, MaskedInput, "spent_round") == 4
+    assert require_decided(watched, MaskedInput, UpdateGiven) == 4
+    assert require_decided(watched, MaskedInput, RoundSpent) == 4
 
 
 @pytest.mark.parametrize("threat", Threat)
@@ -101,5 +102,5 @@ def test_a_server_settles_on_one_list_before_it_asks_for_shares(
     votes = threat is Threat.LYING or scheme in ("mpc", "ampc")
     reveals = lost and scheme in ("mpc", "ampc")
     asking: type[Message] = SeedsComplete if reveals else SurvivorProof if votes else SurvivorList
-    assert require_decided(watched, asking, "spent_round") >= 5
+    assert require_decided(watched, asking, RoundSpent) >= 5
     assert {name for name, _, _ in watched.said(asking)} == {SERVER}

@@ -13,6 +13,7 @@ from veilsum.protocol.crypto.shamir import SHARE_BYTES
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.decisions import RoundSpent
 from veilsum.protocol.machines.events import DecisionMade, Send
 from veilsum.protocol.secure_sum.agreement import SurvivorAgreement
 from veilsum.protocol.secure_sum.shares import ReleasedShares
@@ -126,6 +127,7 @@ def test_the_list_is_decided_before_anyone_is_asked_for_shares(
     _, agreement = opened
     decided, *asked = agreement.ask_for_shares(agreement.lists())
     assert isinstance(decided, DecisionMade)
-    assert decided.record["spent_round"] == agreement.stamp.round
+    assert isinstance(decided.decision, RoundSpent)
+    assert decided.decision.round == agreement.stamp.round
     assert [one.receiver for one in asked if isinstance(one, Send)] == list(SURVIVORS)
     assert len(asked) == len(SURVIVORS)

@@ -14,6 +14,7 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.decisions import AttemptEntered, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, RoundFailed
 from veilsum.protocol.machines.participation import Given, Spent
 from veilsum.roles.process.checkpoint import KEPT, CheckpointError, StateFolder
@@ -51,11 +52,11 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     folder = filled(tmp_path / "state", 2)
     state = folder.load().state
     for decision in (
-        {"given_round": 2, "attempt": 1, "model": "cd" * 32, "update": "ef" * 32},
-        {"spent_round": 2, "attempt": 1, "cohort": [ALICE, BOB], "electorate": [ALICE, BOB, CAROL]},
+        UpdateGiven(2, 1, b"\xcd" * 32, b"\xef" * 32),
+        RoundSpent(2, 1, frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL})),
     ):
         state.note(DecisionMade(decision))
-    state.note(DecisionMade({"stated_round": 1, "attempt": 1, "model": "ab" * 32}))
+    state.note(DecisionMade(ResultStated(1, 1, b"\xab" * 32)))
     folder.save(state, {BOB: 7})
     folder.release()
     saved = open_folder(tmp_path / "state").load()
@@ -84,7 +85,7 @@ def test_a_decision_does_not_write_the_model_again(tmp_path: Path) -> None:
     folder = filled(tmp_path / "state", 1)
     state = folder.load().state
     before = {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")}
-    state.note(DecisionMade({"round": 1, "attempt": 0}))
+    state.note(DecisionMade(AttemptEntered(1, 0)))
     folder.save(state)
     assert {path: path.stat().st_mtime_ns for path in folder.folder.glob("model-*")} == before
 
@@ -133,8 +134,8 @@ def test_after_damage_a_round_that_was_under_way_counts_as_spent(tmp_path: Path)
     """The lost lines may have said that a sum over our update is open."""
     folder = filled(tmp_path / "state", 1)
     state = folder.load().state
-    for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]}):
-        state.note(DecisionMade(record))
+    for decision in (AttemptEntered(1, 0), RoundSpent(1, 0, frozenset({ALICE}), frozenset())):
+        state.note(DecisionMade(decision))
         folder.save(state)
     max(folder.folder.glob("checkpoint-*")).write_bytes(b"")
     assert folder.load().state.record.spent == {1: None}
@@ -147,8 +148,8 @@ def test_after_two_damaged_files_the_next_round_counts_as_spent(
     """One lost file can only have opened the round; two can have opened it and uploaded, unseen by the third."""
     folder = filled(tmp_path / "state", 1)
     state = folder.load().state
-    for record in ({"round": 1, "attempt": 0}, {"spent_round": 1, "attempt": 0, "cohort": [ALICE]})[:lost]:
-        state.note(DecisionMade(record))
+    for decision in (AttemptEntered(1, 0), RoundSpent(1, 0, frozenset({ALICE}), frozenset()))[:lost]:
+        state.note(DecisionMade(decision))
         folder.save(state)
     for path in sorted(folder.folder.glob("checkpoint-*"))[-lost:]:
         path.write_bytes(b"")

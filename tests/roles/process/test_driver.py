@@ -23,6 +23,7 @@ from veilsum.protocol.errors import (
     RemoteProtocolError,
 )
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.decisions import AttemptEntered
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
@@ -185,7 +186,7 @@ def test_a_message_that_a_machine_refuses_without_naming_its_sender_ends_no_proc
 def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
     """The keeper is called in another thread, and what follows waits for it."""
     board = Switchboard()
-    alice = Party(board, ALICE, Script([DecisionMade({"attempt": 4}), *knocks(1), DONE]))
+    alice = Party(board, ALICE, Script([DecisionMade(AttemptEntered(0, 4)), *knocks(1), DONE]))
     signed_after: list[list[int]] = []
     seal = alice.codec.seal
 
@@ -236,7 +237,7 @@ def test_jobs_that_take_all_threads_do_not_hold_up_a_checkpoint() -> None:
     seen: list[bool] = []
     nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
     busy = WorkRequested(lambda: seen.append(on_disk.wait(10.0)), nothing, nothing)
-    party = Party(Switchboard(), ALICE, Script([busy, busy, DecisionMade({"attempt": 0}), DONE]))
+    party = Party(Switchboard(), ALICE, Script([busy, busy, DecisionMade(AttemptEntered(0, 0)), DONE]))
     party.notebook.saved = on_disk.set
     asyncio.run(party.run())
     assert seen == [True, True]

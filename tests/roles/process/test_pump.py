@@ -7,13 +7,14 @@ import pytest
 from tests.roles.process.test_driver import ALICE, DONE, Script
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.decisions import AttemptEntered, RoundSpent
 from veilsum.protocol.machines.events import DecisionMade, Event, Send, Warned, WorkRequested
 from veilsum.protocol.machines.session import Knock
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Keep, Pump, Refused, Tell, Transmit
 
-DECISION = DecisionMade({"attempt": 4, "spent_round": 0, "cohort": ["alice"], "electorate": ["alice"]})
+DECISION = DecisionMade(RoundSpent(0, 4, frozenset({ALICE}), frozenset({ALICE})))
 KNOCK = Knock(Stamp())
 
 
@@ -24,7 +25,7 @@ def pump_of(answer: object = None) -> Pump:
 def test_a_decision_is_kept_then_told_and_only_then_the_next_message_leaves() -> None:
     """At each action the state is that of the events so far, and of none that comes later."""
     pump = pump_of()
-    later = DecisionMade({"attempt": 7})
+    later = DecisionMade(AttemptEntered(0, 7))
     done = [
         (type(action), pump.state.attempt)
         for action in pump.drain([Send(ALICE, KNOCK), DECISION, Send(ALICE, KNOCK), later])
@@ -88,7 +89,7 @@ def test_a_copy_of_the_state_is_what_a_disk_holds() -> None:
     state = PersistentState(0, None)
     state.note(DECISION)
     copied = state.copy()
-    state.note(DecisionMade({"attempt": 5, "spent_round": 1, "cohort": ["bob"], "electorate": ["bob"]}))
+    state.note(DecisionMade(RoundSpent(1, 5, frozenset({SERVER}), frozenset({SERVER}))))
     state.memory[1] = b"later"
     assert (copied.attempt, list(copied.record.spent), len(copied.record.cohorts)) == (5, [0], 1)
     assert copied.memory == {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, SessionBegan
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
@@ -36,8 +38,22 @@ def in_session() -> InvariantMonitor:
     return monitor
 
 
-def decide(monitor: InvariantMonitor, party: PartyId, decision: str, attempt: int = 0) -> None:
-    monitor.noted(0.0, party, DecisionMade({decision: 0, "attempt": attempt}))
+def spent(round_number: int, attempt: int) -> Decision:
+    return RoundSpent(round_number, attempt, frozenset({ALICE, BOB}), frozenset({ALICE, BOB}))
+
+
+def given(round_number: int, attempt: int) -> Decision:
+    return UpdateGiven(round_number, attempt, b"model", b"update")
+
+
+def stated(round_number: int, attempt: int) -> Decision:
+    return ResultStated(round_number, attempt, b"model")
+
+
+def decide(
+    monitor: InvariantMonitor, party: PartyId, decision: Callable[[int, int], Decision], attempt: int = 0
+) -> None:
+    monitor.noted(0.0, party, DecisionMade(decision(0, attempt)))
 
 
 def ask(monitor: InvariantMonitor, attempt: int = 0, survivors: tuple[PartyId, ...] = (ALICE, BOB)) -> None:
@@ -56,9 +72,9 @@ def decided(attempts: int = 1) -> InvariantMonitor:
     """
     monitor = in_session()
     for attempt in range(attempts):
-        decide(monitor, ALICE, "given_round", attempt)
-        decide(monitor, ALICE, "spent_round", attempt)
-        decide(monitor, SERVER, "spent_round", attempt)
+        decide(monitor, ALICE, given, attempt)
+        decide(monitor, ALICE, spent, attempt)
+        decide(monitor, SERVER, spent, attempt)
         ask(monitor, attempt)
     return monitor
 
@@ -94,7 +110,7 @@ def test_shares_for_two_survivor_lists_of_a_round_break_i4() -> None:
     """For the same list again they do not: it opens the same sum."""
     monitor = decided(attempts=2)
     for party in (ALICE, SERVER):
-        decide(monitor, party, "spent_round", 2)
+        decide(monitor, party, spent, 2)
     ask(monitor, 2, (ALICE, BOB, CAROL))
     monitor.sent(0.0, ALICE, SERVER, released(0, self_masks=(BOB,)), 0)
     monitor.sent(0.0, ALICE, SERVER, released(1, self_masks=(BOB,)), 0)
@@ -129,21 +145,21 @@ def test_another_set_of_a_round_breaks_i3_even_where_the_model_is_not_known() ->
 
 def test_shares_that_leave_before_the_decision_to_spend_the_round_break_i4() -> None:
     monitor = in_session()
-    decide(monitor, ALICE, "given_round")
-    decide(monitor, SERVER, "spent_round")
+    decide(monitor, ALICE, given)
+    decide(monitor, SERVER, spent)
     ask(monitor)
     assert broken_by(monitor, released(self_masks=(BOB,))) == "I4"
 
 
 def test_an_upload_that_leaves_before_the_decision_to_give_it_breaks_i5() -> None:
     monitor = in_session()
-    decide(monitor, BOB, "given_round")
+    decide(monitor, BOB, given)
     assert broken_by(monitor, upload()) == "I5"
 
 
 def test_decisions_about_one_attempt_allow_nothing_in_the_next() -> None:
     monitor = decided()
-    decide(monitor, SERVER, "spent_round", 1)
+    decide(monitor, SERVER, spent, 1)
     ask(monitor, 1)
     assert broken_by(monitor, released(1, self_masks=(BOB,))) == "I4"
     assert broken_by(monitor, upload(1)) == "I5"
@@ -162,31 +178,31 @@ def test_decisions_of_an_earlier_session_allow_nothing_in_this_one() -> None:
 def test_an_upload_without_shares_that_leaves_before_the_round_is_spent_breaks_i4() -> None:
     """Nothing else will be asked of her before a sum with it is open; with shares there will."""
     monitor = in_session()
-    decide(monitor, ALICE, "given_round")
+    decide(monitor, ALICE, given)
     assert broken_by(monitor, upload()) == "I4"
     monitor = in_session()
-    decide(monitor, ALICE, "given_round")
+    decide(monitor, ALICE, given)
     monitor.sent(0.0, ALICE, SERVER, SealedShares(Stamp(SESSION), {}), 0)
     monitor.sent(0.0, ALICE, SERVER, upload(), 0)
 
 
 def test_a_result_that_is_told_before_it_is_stated_breaks_i3() -> None:
     monitor = in_session()
-    decide(monitor, BOB, "stated_round")
-    decide(monitor, ALICE, "stated_round", 1)
+    decide(monitor, BOB, stated)
+    decide(monitor, ALICE, stated, 1)
     digest = ResultDigest(Stamp(SESSION), bytes(32), bytes(32))
     assert broken_by(monitor, digest) == "I3"
-    decide(monitor, ALICE, "stated_round")
+    decide(monitor, ALICE, stated)
     monitor.sent(0.0, ALICE, BOB, digest, 0)
 
 
 @pytest.mark.parametrize("asked_first", [True, False])
 def test_shares_that_the_server_asked_for_before_its_decision_break_i4(asked_first: bool) -> None:
     monitor = in_session()
-    decide(monitor, ALICE, "spent_round")
+    decide(monitor, ALICE, spent)
     if asked_first:
         ask(monitor)
-    decide(monitor, SERVER, "spent_round", 0 if asked_first else 1)
+    decide(monitor, SERVER, spent, 0 if asked_first else 1)
     if not asked_first:
         ask(monitor)
     assert broken_by(monitor, released(self_masks=(BOB,))) == "I4"
@@ -196,7 +212,7 @@ def test_a_list_that_is_only_proposed_needs_no_decision_of_the_server() -> None:
     """It decides when the votes are in, and asks with the proof."""
     monitor = in_session()
     ask(monitor)
-    decide(monitor, SERVER, "spent_round")
+    decide(monitor, SERVER, spent)
     monitor.sent(0.0, SERVER, ALICE, SurvivorProof(Stamp(SESSION), {}), 0)
-    decide(monitor, ALICE, "spent_round")
+    decide(monitor, ALICE, spent)
     monitor.sent(0.0, ALICE, SERVER, released(self_masks=(BOB,)), 0)

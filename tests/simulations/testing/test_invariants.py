@@ -11,6 +11,7 @@ import pytest
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import (
     DecisionMade,
     RoundCommitted,
@@ -135,7 +136,7 @@ def _a_release_and_its_list(table: Table) -> tuple[InFlight, InFlight]:
 def _decide_again(table: Table, holder: PartyId, stamp: Stamp) -> None:
     """Let the server and a holder also spend another round or attempt, after all that happened."""
     for party in (SERVER, holder):
-        spent = DecisionMade({"spent_round": stamp.round, "attempt": stamp.attempt})
+        spent = DecisionMade(RoundSpent(stamp.round, stamp.attempt, frozenset(), frozenset()))
         table.trace.entries.append(Entry(table.now, party, spent, _last_number(table) + 1))
 
 
@@ -175,21 +176,21 @@ HONEST, NO_RECOVERY = {"threat": Threat.SEMI_HONEST}, {"recovery": Recovery.NONE
 @pytest.mark.parametrize(
     ("scheme", "chosen", "kind", "decision", "name"),
     [
-        ("masked", {}, ReleasedShares, "spent_round", "I4"),
-        ("ampc", {}, ReleasedShares, "spent_round", "I4"),
-        ("masked", {}, MaskedInput, "given_round", "I5"),
-        ("ampc", {}, MaskedInput, "given_round", "I5"),
-        ("bilateral", {}, MaskedInput, "given_round", "I5"),
-        ("masked", NO_RECOVERY, MaskedInput, "spent_round", "I4"),
-        ("ampc", NO_RECOVERY, MaskedInput, "spent_round", "I4"),
-        ("mpc", {}, ResultDigest, "stated_round", "I3"),
-        ("masked", HONEST, SurvivorList, "spent_round", "I4"),
-        ("masked", {}, SurvivorProof, "spent_round", "I4"),
-        ("ampc", {}, SurvivorProof, "spent_round", "I4"),
+        ("masked", {}, ReleasedShares, RoundSpent, "I4"),
+        ("ampc", {}, ReleasedShares, RoundSpent, "I4"),
+        ("masked", {}, MaskedInput, UpdateGiven, "I5"),
+        ("ampc", {}, MaskedInput, UpdateGiven, "I5"),
+        ("bilateral", {}, MaskedInput, UpdateGiven, "I5"),
+        ("masked", NO_RECOVERY, MaskedInput, RoundSpent, "I4"),
+        ("ampc", NO_RECOVERY, MaskedInput, RoundSpent, "I4"),
+        ("mpc", {}, ResultDigest, ResultStated, "I3"),
+        ("masked", HONEST, SurvivorList, RoundSpent, "I4"),
+        ("masked", {}, SurvivorProof, RoundSpent, "I4"),
+        ("ampc", {}, SurvivorProof, RoundSpent, "I4"),
     ],
 )
 def test_a_machine_that_sends_before_its_decision_is_durable_is_caught(
-    scheme: str, chosen: dict, kind: type, decision: str, name: str, missing: bool
+    scheme: str, chosen: dict, kind: type, decision: type[Decision], name: str, missing: bool
 ) -> None:
     """The same events in the other order, or without the decision, from a machine that decides late or never."""
     assert _broken_by_late_decisions(Table.build(scheme, **chosen), kind, decision, missing) == name
@@ -202,7 +203,7 @@ def test_a_server_that_asks_for_shares_of_a_round_with_a_lost_peer_before_it_dec
     """It asks with another message there: the list counts, and the keys shared with the lost peer come first."""
     table = Table.build("ampc", 6, min_parties=3)
     table.crash_before("p1", MaskedInput)
-    assert _broken_by_late_decisions(table, SeedsComplete, "spent_round", missing) == "I4"
+    assert _broken_by_late_decisions(table, SeedsComplete, RoundSpent, missing) == "I4"
 
 
 def test_a_server_that_the_test_made_lie_is_not_held_to_its_own_decisions() -> None:
@@ -218,7 +219,7 @@ def _is_decision_of(entry: Entry, party: str) -> bool:
     return entry.party == party and isinstance(entry.event, DecisionMade)
 
 
-def _broken_by_late_decisions(table: Table, kind: type, decision: str, missing: bool) -> str:
+def _broken_by_late_decisions(table: Table, kind: type, decision: type[Decision], missing: bool) -> str:
     for machine in table.machines.values():
         _decide_late(machine, kind, decision, missing)
     table.start()
@@ -232,11 +233,11 @@ def _broken_by_late_decisions(table: Table, kind: type, decision: str, missing: 
     return caught.value.name
 
 
-def _decide_late(machine: object, kind: type, decision: str, missing: bool) -> None:
+def _decide_late(machine: object, kind: type, decision: type[Decision], missing: bool) -> None:
     """Let one decision come right after the message that must follow it, or never, where both are in one answer."""
 
     def late(events: list) -> list:
-        decided = [e for e in events if isinstance(e, DecisionMade) and decision in e.record]
+        decided = [e for e in events if isinstance(e, DecisionMade) and isinstance(e.decision, decision)]
         if decided and any(isinstance(e, Send) and isinstance(e.message, kind) for e in events):
             return [*(e for e in events if e not in decided), *([] if missing else decided)]
         return [_with_results(e, late) if isinstance(e, Job) else e for e in events]

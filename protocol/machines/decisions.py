@@ -1,0 +1,45 @@
+"""What a party decides for good: each is durable before the message that it is about leaves.
+
+A machine states a decision in a `DecisionMade`, and a `ParticipationRecord` holds what follows from it
+(protocol/machines/participation.py). Every decision is about one attempt of a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veilsum.protocol.identifiers import PartyId
+
+
+@dataclass(frozen=True)
+class Decision:
+    round: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class AttemptEntered(Decision):
+    """The number of this attempt is used up."""
+
+
+@dataclass(frozen=True)
+class UpdateGiven(Decision):
+    """From here on the update may be in a sum, whether we are asked or not; model and update by their hashes."""
+
+    model_hash: bytes
+    update: bytes
+
+
+@dataclass(frozen=True)
+class RoundSpent(Decision):
+    """From here on a sum over this cohort may be open; none is named where it is not known over whom."""
+
+    cohort: frozenset[PartyId]
+    electorate: frozenset[PartyId]
+
+
+@dataclass(frozen=True)
+class ResultStated(Decision):
+    """This is the model that we computed, by its hash."""
+
+    model_hash: bytes
