@@ -39,16 +39,7 @@ def transport_over_broker(loaded: LoadedFederation, key_folder: Path) -> Transpo
     """What opens the MQTT transport of the party whose keys are in the folder."""
 
     def open_transport(request: ConnectionRequest) -> RoleTransport:
-        return MqttTransport(
-            broker_address(loaded, request.address, key_folder),
-            request.federation,
-            request.address,
-            request.seal_chunk,
-            request.open_chunk,
-            life=request.life,
-            on_gone=request.on_gone,
-            connect_within_s=request.connect_within_s,
-        )
+        return MqttTransport(broker_address(loaded, request.address, key_folder), request)
 
     return open_transport
 

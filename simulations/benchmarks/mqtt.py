@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, TypedDict
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from veilsum.transport.base import ConnectionRequest
+from veilsum.transport.framing.datagrams import LIFE_BYTES
 from veilsum.transport.limits import MIB
 from veilsum.transport.mqtt.broker_address import BrokerAddress
 from veilsum.transport.mqtt.transport import MqttTransport
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 CONTESTS = 11
 PATIENCE_S = 300.0
+CONNECT_WITHIN_S = 60.0
 _NONCE_BYTES = 12
 
 
@@ -65,15 +68,23 @@ def _nonce(header: bytes) -> bytes:
 async def _our_seconds(broker: BrokerAddress, payload: bytes) -> float:
     pairs = (("sender", "receiver"), ("receiver", "sender"))
     keys = {pair: AESGCM.generate_key(256) for pair in pairs}
-    federation = os.urandom(16)
+    federation = os.urandom(16).hex()
     seals = {name: _DirectionalSeal(keys, name) for name in ("sender", "receiver")}
+
+    def transport(name: str) -> MqttTransport:
+        request = ConnectionRequest(
+            federation=federation,
+            address=name,
+            life=os.urandom(LIFE_BYTES),
+            seal_chunk=seals[name].seal,
+            open_chunk=seals[name].open,
+            on_gone=lambda _: None,
+            connect_within_s=CONNECT_WITHIN_S,
+        )
+        return MqttTransport(broker, request)
+
     loop = asyncio.get_running_loop()
-    async with (
-        MqttTransport(broker, federation, "sender", seals["sender"].seal, seals["sender"].open) as sender,
-        MqttTransport(
-            broker, federation, "receiver", seals["receiver"].seal, seals["receiver"].open
-        ) as receiver,
-    ):
+    async with transport("sender") as sender, transport("receiver") as receiver:
         await sender.send("receiver", [b"they know each other before the clock starts"], PATIENCE_S)
         await receiver.receive()
         started = loop.time()

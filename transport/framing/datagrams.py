@@ -4,7 +4,7 @@ Every datagram is a header in clear followed by a sealed body. The header, exten
 and receiver, is the associated data of the seal, so that a datagram opens only unchanged, at the address it
 was made for. All integers are big-endian.
 
-    head    magic (3) kind (1) from_life (8) to_life (8) invitation (8) stamp (8)
+    head    magic (3) kind (1) from_life (8) to_life (8) invitation (8) datagram_number (8)
     chunk   head message (8) floor (8) total (8) chunk_size (4) index (4); body: data
     probe   head floor (8); body: empty
     ack     head; body: delivered_below (8) room (8) max_message (8), then per message that is not yet
@@ -50,10 +50,10 @@ class Head:
     from_life: bytes
     to_life: bytes
     invitation: int
-    stamp: int
+    datagram_number: int
 
     def pack(self, kind: int) -> bytes:
-        return _HEAD.pack(MAGIC, kind, self.from_life, self.to_life, self.invitation, self.stamp)
+        return _HEAD.pack(MAGIC, kind, self.from_life, self.to_life, self.invitation, self.datagram_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What the receiver has got at the moment; `head.stamp` repeats the number of the datagram it answers."""
+    """What the receiver has got at the moment; `head.datagram_number` is that of the datagram it answers."""
 
     head: Head
 
@@ -150,10 +150,10 @@ def parse_header(datagram: memoryview) -> tuple[Header, int] | None:
     """The header and its length, or None if no datagram of ours begins like this."""
     if len(datagram) < _HEAD.size:
         return None
-    magic, kind, from_life, to_life, invitation, stamp = _HEAD.unpack_from(datagram)
+    magic, kind, from_life, to_life, invitation, number = _HEAD.unpack_from(datagram)
     if magic != MAGIC:
         return None
-    head = Head(from_life, to_life, invitation, stamp)
+    head = Head(from_life, to_life, invitation, number)
     if kind == _ACK:
         return Ack(head), _HEAD.size
     if kind == _PROBE and len(datagram) >= _HEAD.size + _PROBE_TAIL.size:

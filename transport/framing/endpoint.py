@@ -194,8 +194,8 @@ class Endpoint:
                     self._outcomes.append(Failed(address, number, error))
                 self._touch(outgoing)
             elif half == "ack":
-                life, stamp = self._acks_later.pop(address)
-                self._acks_due[address, life] = stamp
+                life, number = self._acks_later.pop(address)
+                self._acks_due[address, life] = number
             elif self._incoming[address].heard_at + self.limits.idle_s <= now:
                 self._incoming[address].forget_partial_messages()
             else:
@@ -276,16 +276,16 @@ class Endpoint:
         return urgent
 
     def _owe_ack(self, sender: Address, head: Head, at: float | None) -> None:
-        """ExchangeReply at once, or (`at`) a little later, together with what arrives meanwhile."""
+        """Answer at once, or (`at`) a little later, together with what arrives meanwhile."""
         key = (sender, head.from_life)
         if at is None or key in self._acks_due:
             self._acks_later.pop(sender, None)
             self._deadlines.set(("ack", sender), None)
-            self._acks_due[key] = head.stamp
+            self._acks_due[key] = head.datagram_number
         else:
             if sender not in self._acks_later:
                 self._deadlines.set(("ack", sender), at)
-            self._acks_later[sender] = (head.from_life, head.stamp)
+            self._acks_later[sender] = (head.from_life, head.datagram_number)
 
     def _pack_ack(self, sender: Address, life: bytes, answered: int) -> bytes:
         self._invitations += 1

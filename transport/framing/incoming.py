@@ -1,8 +1,8 @@
 """The receiving half of framing: all messages from one sender to this party.
 
 Nothing is kept for a chunk that did not open, so only a sender that holds the right keys can occupy memory: two
-shares at most, each the size of the largest message plus the overhead of all messages that may be open. Messages
-ahead of their turn are admitted to the first share only, so that the next in turn always finds room and waiting
+quotas at most, each the size of the largest message plus the overhead of all messages that may be open. Messages
+ahead of their turn are admitted to the first quota only, so that the next in turn always finds room and waiting
 for it never locks up.
 """
 
@@ -67,7 +67,7 @@ class Incoming:
         self.ack_is_urgent = False
         self.heard_at = 0.0
         self._limits = limits
-        self._share = limits.max_message_bytes + limits.most_open_messages * MESSAGE_OVERHEAD
+        self._quota = limits.max_message_bytes + limits.most_open_messages * MESSAGE_OVERHEAD
         self._invitation = 0
         self._next_id = 0
         self._partial: dict[int, Reassembly] = {}
@@ -86,7 +86,7 @@ class Incoming:
     def state(self) -> ReceiverState:
         """What to acknowledge now; whoever is told of too little room is to be told when there is more."""
         self._unacknowledged_bytes = 0
-        room = max(0, 2 * self._share - self.held_bytes - MESSAGE_OVERHEAD)
+        room = max(0, 2 * self._quota - self.held_bytes - MESSAGE_OVERHEAD)
         self.starved = room < self._limits.max_message_bytes
         bitmaps = {number: message.arrived for number, message in self._partial.items()}
         return ReceiverState(self._next_id, room, self._limits.max_message_bytes, bitmaps)
@@ -143,9 +143,9 @@ class Incoming:
             return None
         if chunk.total > self._limits.max_message_bytes:
             return None
-        shares = 2 if chunk.message == self._next_id else 1
+        quotas = 2 if chunk.message == self._next_id else 1
         cost = chunk.total + MESSAGE_OVERHEAD
-        if self.held_bytes + cost > shares * self._share:
+        if self.held_bytes + cost > quotas * self._quota:
             return None
         message = self._partial[chunk.message] = Reassembly(chunk)
         self._partial_bytes += cost

@@ -1,8 +1,8 @@
 """The sending half of framing: all messages from this party to one receiver.
 
-Chunks fly within a window of bytes. Every datagram has a stamp that is never used twice, and an
-acknowledgement repeats the stamp that it answers, so that round-trip times are never ambiguous and a chunk
-counts as lost as soon as an acknowledgement answers a clearly later stamp without listing it.
+Chunks fly within a window of bytes. Every datagram has a number that is never used twice, and an
+acknowledgement repeats the number that it answers, so that round-trip times are never ambiguous and a chunk
+counts as lost as soon as an acknowledgement answers a clearly later number without listing it.
 
 A timeout never repeats data: it sends a probe of a few bytes, and the answer says what is missing. A
 receiver that sleeps, has gone or sits behind a full queue therefore costs bytes, not megabytes, and after a
@@ -88,7 +88,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    stamp: int
+    number: int
     size: int
 
 
@@ -123,7 +123,7 @@ class Outgoing:
         self._own_life = own_life
         self._limits = limits
         self._next_id = 0
-        self._stamp = 0
+        self._last_number = 0
         self._queue: deque[Message] = deque()
         self._open: dict[int, Message] = {}
         self._flights: dict[tuple[int, int], _Flight] = {}
@@ -190,7 +190,7 @@ class Outgoing:
         if self._probe_due:
             self._probe_due = False
             probe = Probe(self._head(now), self._floor())
-            self._asked = probe.head.stamp
+            self._asked = probe.head.datagram_number
             self._timer = now + self._round_trip.timeout()
             return probe
         chosen = None if self._in_doubt else self._next_chunk()
@@ -203,7 +203,7 @@ class Outgoing:
         self.repeated_chunks += index < message.packed
         body = message.body(index)
         message.flying |= 1 << index
-        self._flights[message.id, index] = _Flight(chunk.head.stamp, len(body))
+        self._flights[message.id, index] = _Flight(chunk.head.datagram_number, len(body))
         self._flying_bytes += len(body)
         return chunk, body
 
@@ -234,13 +234,15 @@ class Outgoing:
         """Learn what the receiver has; returns every message that is thereby delivered (None) or hopeless."""
         if head.to_life != self._own_life or not self._accept_news(head):
             return []
-        if head.stamp in self._sent_at:
-            self._round_trip.sample(now - self._sent_at[head.stamp])
-            self._sent_at = {stamp: at for stamp, at in self._sent_at.items() if stamp > head.stamp}
+        if head.datagram_number in self._sent_at:
+            self._round_trip.sample(now - self._sent_at[head.datagram_number])
+            self._sent_at = {
+                number: at for number, at in self._sent_at.items() if number > head.datagram_number
+            }
         self._room = state.room
         self._in_doubt = False
         progress = self._note_arrivals(state)
-        self._note_losses(head.stamp)
+        self._note_losses(head.datagram_number)
         if progress:
             self._anything_arrived = True
             self._round_trip.backoff = 0
@@ -264,11 +266,11 @@ class Outgoing:
         return settled
 
     def _accept_news(self, head: Head) -> bool:
-        """Newest wins: within one life by its invitation number, between lives by the stamp it answers."""
+        """Newest wins: within one life by its invitation number, between lives by the datagram it answers."""
         if head.from_life == self._peer_life:
             if head.invitation <= self._invitation:
                 return False
-        elif head.stamp <= self._peer_learnt_from:
+        elif head.datagram_number <= self._peer_learnt_from:
             return False
         else:
             self._meet(head)
@@ -277,7 +279,7 @@ class Outgoing:
 
     def _meet(self, head: Head) -> None:
         """A life of the receiver that we did not know: it has nothing of what earlier lives acknowledged."""
-        self._peer_life, self._peer_learnt_from = head.from_life, head.stamp
+        self._peer_life, self._peer_learnt_from = head.from_life, head.datagram_number
         self._flights.clear()
         self._flying_bytes = 0
         for message in self._open.values():
@@ -299,7 +301,7 @@ class Outgoing:
     def _note_losses(self, answered: int) -> None:
         known_below = self._asked if answered >= self._asked else 0
         threshold = max(known_below, answered - REORDERING)
-        lost = [key for key, flight in self._flights.items() if flight.stamp < threshold]
+        lost = [key for key, flight in self._flights.items() if flight.number < threshold]
         for message_id, index in lost:
             self._land(self._open[message_id], index)
 
@@ -323,9 +325,9 @@ class Outgoing:
         return min((message.id for message in self._unfinished()), default=self._next_id)
 
     def _head(self, now: float) -> Head:
-        self._stamp += 1
-        self._sent_at[self._stamp] = now
-        return Head(self._own_life, self._peer_life, self._invitation, self._stamp)
+        self._last_number += 1
+        self._sent_at[self._last_number] = now
+        return Head(self._own_life, self._peer_life, self._invitation, self._last_number)
 
     def _forget(self, message: Message) -> None:
         for key in [key for key in self._flights if key[0] == message.id]:

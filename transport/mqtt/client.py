@@ -12,11 +12,13 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from veilsum.transport.errors import BrokerRefused
 from veilsum.transport.limits import MIB
 
 if TYPE_CHECKING:
     import ssl
 
+    from veilsum.transport.base import Address
     from veilsum.transport.mqtt.broker_address import BrokerAddress
 
 KEEPALIVE_S = 20
@@ -26,6 +28,8 @@ MOST_QUEUED = 1024
 
 SESSION_TAKEN_OVER = 142
 WRONG_VERSION = 132
+NOT_GRANTED = 128
+"""SUBACK reasons from here on refuse a subscription."""
 FINAL_REFUSALS = {133, 134, 135, 138, 140}
 """CONNACK reasons that trying again does not change: identifier, password, authorisation, ban, method."""
 
@@ -61,10 +65,11 @@ class BrokerClient(aiomqtt.Client):
             self._connected.set_exception(aiomqtt.MqttError("the broker hung up before it let us in"))
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
 
-    async def subscribe_or_refuse(self, topic: str) -> bool:
-        """Whether the broker lets us read the topic."""
+    async def require_subscribed(self, topic: str, broker: BrokerAddress, address: Address) -> None:
+        """Subscribe; raises if the broker does not let `address` read the topic."""
         (granted,) = await self.subscribe(topic)
-        return (granted.value if isinstance(granted, ReasonCode) else granted) < 128
+        if (granted.value if isinstance(granted, ReasonCode) else granted) >= NOT_GRANTED:
+            raise BrokerRefused(str(broker), f"{address} may not subscribe to {topic}")
 
 
 def new_client(

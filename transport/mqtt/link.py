@@ -77,7 +77,6 @@ class MqttLink:
         self._publishing: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(LINK_DEPTH)
         self._statuses: asyncio.Queue[Datagram] | None = None
-        self._connected_before = False
         self._ever_connected = asyncio.Event()
         self._last_trouble = "no attempt was made"
         self._task: asyncio.Task[None] | None = None
@@ -230,14 +229,12 @@ class MqttLink:
         if self._statuses is not None:
             wanted.append(self._topics.all_statuses())
         for topic in wanted:
-            if not await client.subscribe_or_refuse(topic):
-                raise BrokerRefused(str(self._broker), f"{self._address} may not subscribe to {topic}")
+            await client.require_subscribed(topic, self._broker, self._address)
 
     async def _announce(self, client: BrokerClient) -> None:
         self._client = client
-        if self._connected_before:
+        if self._ever_connected.is_set():
             await self._events.put(Reconnected())
-        self._connected_before = True
         self._ever_connected.set()
 
     async def _read(self, client: BrokerClient) -> None:
@@ -272,7 +269,7 @@ class MqttLink:
             raise BrokerRefused(
                 str(self._broker), f"it does not speak MQTT {self._broker.version}"
             ) from error
-        if self._broker.version == "auto" and not self._connected_before:
+        if self._broker.version == "auto" and not self._ever_connected.is_set():
             self._try_the_other_version(error)
 
     def _try_the_other_version(self, error: aiomqtt.MqttError) -> None:

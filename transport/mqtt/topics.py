@@ -45,13 +45,12 @@ class AccessRule:
 
 
 class Topics:
-    """The topics of one federation; `federation` is any text or bytes that names it."""
+    """The topics of one federation; `federation` is any text that names it."""
 
-    def __init__(self, federation: str | bytes) -> None:
+    def __init__(self, federation: str) -> None:
         if not federation:
             raise BadSetting("federation", federation, "a name that is not empty")
-        named = federation.encode() if isinstance(federation, str) else federation
-        digest = hashlib.sha256(b"veilsum 1 federation topic\0" + named).hexdigest()
+        digest = hashlib.sha256(b"veilsum 1 federation topic\0" + federation.encode()).hexdigest()
         self.federation = digest[:_HASH_DIGITS]
         self._base = f"{ROOT}/{self.federation}"
 

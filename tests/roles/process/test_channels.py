@@ -40,8 +40,8 @@ class Party:
         life = ENTROPY(8)
         return cls(name, life, Channels(IDENTITIES[name], roster, federation, life, ENTROPY))
 
-    def header(self, other: Party, kind: str = "chunk", stamp: int = 1) -> bytes:
-        head = Head(self.life, other.life, 1, stamp)
+    def header(self, other: Party, kind: str = "chunk", number: int = 1) -> bytes:
+        head = Head(self.life, other.life, 1, number)
         made = {"probe": Probe(head, 0), "ack": Ack(head), "chunk": Chunk(head, 0, 0, 5, 5, 0)}[kind]
         return associated_data(made.header(), self.name, other.name)
 

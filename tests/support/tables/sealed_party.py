@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from veilsum.transport.base import Buffer, OpenChunk, SealChunk
+from veilsum.transport.base import Buffer, ConnectionRequest, OpenChunk, SealChunk
+from veilsum.transport.framing.datagrams import LIFE_BYTES
 from veilsum.transport.limits import Limits
 from veilsum.transport.mqtt.broker_address import BrokerAddress
 from veilsum.transport.mqtt.transport import MqttTransport
 
 FEDERATION = "a federation of tests"
+SECRET = "known to the parties only"
 
 
-def seals(me: str, secret: str = "known to the parties only") -> tuple[SealChunk, OpenChunk]:
+def seals(me: str, secret: str = SECRET) -> tuple[SealChunk, OpenChunk]:
     """Sealing with one key per direction, derived from a secret; headers never repeat, so nonces do not."""
 
     def cipher(sender: str, receiver: str) -> AESGCM:
@@ -42,16 +45,19 @@ def mqtt_party(
     name: str,
     *,
     federation: str = FEDERATION,
+    secret: str = SECRET,
     limits: Limits | None = None,
-    on_gone: Callable[[str], None] | None = None,
+    on_gone: Callable[[str], None] = lambda _: None,
     connect_within_s: float = 20.0,
 ) -> MqttTransport:
-    return MqttTransport(
-        broker,
-        federation,
-        name,
-        *seals(name),
-        limits=limits,
+    seal, open_ = seals(name, secret)
+    request = ConnectionRequest(
+        federation=federation,
+        address=name,
+        life=secrets.token_bytes(LIFE_BYTES),
+        seal_chunk=seal,
+        open_chunk=open_,
         on_gone=on_gone,
         connect_within_s=connect_within_s,
     )
+    return MqttTransport(broker, request, limits)

@@ -362,7 +362,7 @@ def test_an_acknowledgement_cannot_be_forged_by_the_broker() -> None:
         b.receive_datagram("a", datagram, 0.0)
         header, _ = parse_header(memoryview(datagram)) or (None, 0)
         assert header is not None
-        forger._acks_due["a", header.head.from_life] = header.head.stamp
+        forger._acks_due["a", header.head.from_life] = header.head.datagram_number
     for datagram in drain(forger):
         a.receive_datagram("b", datagram, 0.0)
     assert a.counters.not_opened == 1

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.brokers.broker import BrokerProcess, embedded, free_port, needs_mosquitto
 from tests.support.refusals import refusal
-from tests.support.tables.sealed_party import FEDERATION, mqtt_party, seals
+from tests.support.tables.sealed_party import FEDERATION, mqtt_party
 from veilsum.transport.errors import BrokerUnreachable, Closed, TooLarge, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion
@@ -109,8 +109,7 @@ def test_two_federations_on_one_broker_never_mix(broker: BrokerProcess) -> None:
 
 def test_a_stranger_with_broker_access_and_no_key_reaches_nobody(broker: BrokerProcess) -> None:
     async def scenario() -> None:
-        seal, open_ = seals("alice", secret="guessed")
-        mallory = MqttTransport(broker.address(), FEDERATION, "alice", seal, open_)
+        mallory = mqtt_party(broker.address(), "alice", secret="guessed")
         async with mallory, mqtt_party(broker.address(), "bob") as bob:
             with pytest.raises(Unreachable, match="bob"):
                 await mallory.send("bob", [b"trust me"], deadline_s=0.5)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.support.brokers.broker import BrokerProcess, guarded_mosquitto, mosquitto, needs_mosquitto
 from tests.support.refusals import refusal
@@ -19,6 +21,7 @@ from tests.support.tables.sealed_party import FEDERATION, mqtt_party
 from veilsum.transport.errors import AddressTaken, BadSetting, BrokerRefused, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import MqttVersion, Tls
+from veilsum.transport.mqtt.client import BrokerClient
 
 pytestmark = needs_mosquitto
 PATIENCE_S = 60.0
@@ -275,6 +278,24 @@ def test_a_broker_with_a_certificate_we_do_not_trust_is_refused(guarded: tuple[B
         with pytest.raises(BrokerRefused, match="certificate verify failed"):
             async with mqtt_party(address, "alice"):
                 raise AssertionError("the certificate was trusted")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("answer", [128, ReasonCode(PacketTypes.SUBACK, identifier=135)])
+def test_a_topic_that_the_broker_does_not_let_us_read_is_an_error_with_its_name(
+    start: StartBroker, monkeypatch: pytest.MonkeyPatch, answer: int | ReasonCode
+) -> None:
+    broker = start()
+
+    async def deny(client: BrokerClient, topic: str) -> tuple[int | ReasonCode]:
+        return (answer,)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(BrokerClient, "subscribe", deny)
+        with refusal(BrokerRefused, "alice", "subscribe", "/alice/from/+"):
+            async with mqtt_party(broker.address(), "alice"):
+                raise AssertionError("the broker let us read")
 
     asyncio.run(scenario())
 
