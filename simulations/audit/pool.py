@@ -26,7 +26,8 @@ from typing import Any, Protocol
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
 from veilsum.roles.cli.progress import Progress
-from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, one_thread
+from veilsum.roles.learning.training.determinism import one_thread
+from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.audit.steps import Meter, Steps
 
 _END_S, _HEAVY = 5.0, 6.0

@@ -11,8 +11,9 @@ import time
 
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import sha256_of
+from veilsum.roles.learning.training.determinism import one_thread
 from veilsum.roles.views.view import View
-from veilsum.simulations.attacks.gradient.matching import Reconstruction, one_thread
+from veilsum.simulations.attacks.gradient.matching import Reconstruction
 from veilsum.simulations.attacks.metrics import clamp
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import PICTURES, Heading, Picture, Row, RowKind

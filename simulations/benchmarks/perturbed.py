@@ -21,8 +21,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -52,6 +51,7 @@ from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.perturbation.server import TaskPerturbation, TaskServerPerturbation
 from veilsum.roles.learning.perturbation.traced_task import TracedTask
+from veilsum.roles.learning.training.determinism import one_thread
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import to_vector
 from veilsum.simulations.benchmarks.measuring import Figure
@@ -79,7 +79,7 @@ def run(
     bench = _Bench(
         build_model(model_name, input_shape, OUTPUTS, seed=1), input_shape, batch, loss, groups, kind
     )
-    with _one_thread():
+    with one_thread():
         seconds = _Turns.taken(bench.jobs(), turns)
     same_layout = SAME_LAYOUT if bench.other_layout else PLAIN_CLIENT
     return {
@@ -246,13 +246,3 @@ class _Bench:
 
     def step(self, mean: Reals) -> object:
         return hash_model(apply_update(self.true, mean, TRAINING.payload, TRAINING.learning_rate_at(0)))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

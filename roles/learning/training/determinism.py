@@ -22,19 +22,28 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread, so that sums are added in one order and a seed gives one result."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def deterministic(seed: int, device: torch.device) -> Iterator[None]:
     """Seeded, single-threaded, deterministic torch for the length of a `with` block."""
     with _ONE_AT_A_TIME:
-        threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.set_num_threads(1)
+        mode = torch.get_deterministic_debug_mode()
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), one_thread():
             torch.set_deterministic_debug_mode("error")
             _seed_generators(seed, device)
             try:
                 yield
             finally:
                 torch.set_deterministic_debug_mode(mode)
-                torch.set_num_threads(threads)
 
 
 def _seed_generators(seed: int, device: torch.device) -> None:

@@ -49,17 +49,6 @@ PATIENCE, PROGRESS = 2, 1e-3
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread, so that sums are added in one order and a seed gives one result."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@contextmanager
 def fast_convolutions(images: torch.Tensor) -> Iterator[None]:
     """Without oneDNN where the images are few and small."""
     switch: Any = torch.backends.mkldnn  # its types know the property, not the value

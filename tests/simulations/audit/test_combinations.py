@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.simulations.attacks.gradient.matching import Budget, one_thread
+from veilsum.roles.learning.training.determinism import one_thread
+from veilsum.simulations.attacks.gradient.matching import Budget
 from veilsum.simulations.attacks.registry import ATTACKS
 from veilsum.simulations.audit import request as requests
 from veilsum.simulations.audit.experiments import rows_of

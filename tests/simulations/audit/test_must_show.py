@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from veilsum.roles.cli import main as cli
-from veilsum.simulations.attacks.gradient.matching import one_thread
+from veilsum.roles.learning.training.determinism import one_thread
 from veilsum.simulations.audit.experiments import rows_of
 from veilsum.simulations.audit.report.verdicts import warnings
 from veilsum.simulations.audit.request import Request
