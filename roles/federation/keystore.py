@@ -15,7 +15,6 @@ Keys of the simulation pool are refused, whichever way they got here.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 from collections.abc import Sequence
@@ -28,8 +27,15 @@ from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.sealing import MODULUS_BITS, REAL_EXPONENT, RsaPrivateKey
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey
-from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import require_party_id
+from veilsum.roles.federation.identity_fields import (
+    IDENTITY_FIELDS,
+    from_base64,
+    identity_fields,
+    identity_from_fields,
+    to_base64,
+)
 from veilsum.roles.federation.private_files import (
     PrivateFileError,
     already_exists,
@@ -75,7 +81,7 @@ def load_identity(folder: Path) -> Identity:
         identity = _build_private(fields)
     except (ProtocolError, ValueError, TypeError) as error:
         raise _corrupt(path, str(error)) from None
-    if fields["verify_key"] != _to_text(identity.signing.public):
+    if fields["verify_key"] != to_base64(identity.signing.public):
         raise _corrupt(path, "the signing key and the verification key do not belong together")
     _require_real(path, identity.public)
     return identity
@@ -87,17 +93,9 @@ def read_public_identity(path: Path) -> PublicIdentity:
         content = path.read_bytes()
     except FileNotFoundError:
         raise PrivateFileError(path, "does not exist", "correct the path") from None
-    fields = _parse(
-        path, content, _PUBLIC_FORMAT, ("name", "role", "verify_key", "rsa_public", "fingerprint")
-    )
+    fields = _parse(path, content, _PUBLIC_FORMAT, (*IDENTITY_FIELDS, "fingerprint"))
     try:
-        rsa_public = None if fields["rsa_public"] is None else _to_bytes(fields["rsa_public"])
-        identity = PublicIdentity(
-            require_party_id(fields["name"]),
-            _require_role(fields["role"]),
-            _to_bytes(fields["verify_key"]),
-            rsa_public,
-        )
+        identity = identity_from_fields(fields)
     except (ProtocolError, ValueError, TypeError) as error:
         raise _corrupt(path, str(error)) from None
     if fields["fingerprint"] != identity.fingerprint:
@@ -119,8 +117,8 @@ def _build_private(fields: dict[str, object]) -> Identity:
     return Identity(
         require_party_id(fields["name"]),
         _require_role(fields["role"]),
-        SigningKey.from_private(Secret(_to_bytes(fields["signing_private"]))),
-        None if rsa_private is None else RsaPrivateKey.from_der(Secret(_to_bytes(rsa_private))),
+        SigningKey.from_private(Secret(from_base64(fields["signing_private"]))),
+        None if rsa_private is None else RsaPrivateKey.from_der(Secret(from_base64(rsa_private))),
     )
 
 
@@ -130,24 +128,15 @@ def _encode_private(identity: Identity) -> bytes:
         {
             "name": identity.name,
             "role": identity.role.value,
-            "verify_key": _to_text(identity.signing.public),
-            "signing_private": _to_text(identity.signing.private.reveal()),
-            "rsa_private": None if identity.rsa is None else _to_text(identity.rsa.der.reveal()),
+            "verify_key": to_base64(identity.signing.public),
+            "signing_private": to_base64(identity.signing.private.reveal()),
+            "rsa_private": None if identity.rsa is None else to_base64(identity.rsa.der.reveal()),
         },
     )
 
 
 def _encode_public(public: PublicIdentity) -> bytes:
-    return _encode(
-        _PUBLIC_FORMAT,
-        {
-            "name": public.name,
-            "role": public.role.value,
-            "verify_key": _to_text(public.verify_key),
-            "rsa_public": None if public.rsa_public is None else _to_text(public.rsa_public),
-            "fingerprint": public.fingerprint,
-        },
-    )
+    return _encode(_PUBLIC_FORMAT, {**identity_fields(public), "fingerprint": public.fingerprint})
 
 
 def _encode(format_name: str, fields: dict[str, str | None]) -> bytes:
@@ -183,22 +172,13 @@ def _require_role(role: object) -> Role:
 
 
 def _require_real(path: Path, identity: PublicIdentity) -> None:
-    rsa_public = identity.rsa
-    if rsa_public is not None and rsa_public.simulation_only:
+    try:
+        identity.require_real()
+    except Rejection:
         raise PrivateFileError(
             path, "holds an RSA key marked simulation-only", "create a new identity in another folder"
-        )
+        ) from None
 
 
 def _corrupt(path: Path, why: str) -> PrivateFileError:
     return PrivateFileError(path, f"is corrupt ({why})", _RESTORE)
-
-
-def _to_text(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
-
-
-def _to_bytes(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError(f"a key is base64 text, not {type(text).__name__}")
-    return base64.b64decode(text, validate=True)

@@ -7,13 +7,13 @@ hands them over.
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from veilsum.protocol.crypto.identity import PublicIdentity
 from veilsum.protocol.errors import AbortReason
+from veilsum.roles.federation.identity_fields import from_base64, to_base64
 from veilsum.roles.federation.private_files import PrivateFileError, read_private_file, replace_private_file
 from veilsum.roles.federation.signed_roster import RosterRefused, SignedRoster, load_roster
 
@@ -56,9 +56,7 @@ def read_pin(key_folder: Path) -> Pin:
         if fields["format"] != _FORMAT or fields["format_version"] != _FORMAT_VERSION:
             raise ValueError("another format")
         version = int(fields["version"])
-        return Pin(
-            base64.b64decode(fields["organiser"], validate=True), version, bytes.fromhex(fields["digest"])
-        )
+        return Pin(from_base64(fields["organiser"]), version, bytes.fromhex(fields["digest"]))
     except (ValueError, TypeError, KeyError):
         raise PrivateFileError(
             path, "is corrupt", "remove it and pin the organiser again: veilsum roster pin"
@@ -90,7 +88,7 @@ def _write(key_folder: Path, pin: Pin) -> None:
     document = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
-        "organiser": base64.b64encode(pin.organiser).decode("ascii"),
+        "organiser": to_base64(pin.organiser),
         "version": pin.version,
         "digest": pin.digest.hex(),
     }

@@ -10,7 +10,6 @@ organiser's key and the highest version it has accepted (roles/federation/pins.p
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Mapping
@@ -24,7 +23,13 @@ from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.signing import verify_signature
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, ProtocolError, Rejection
-from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.federation.identity_fields import (
+    IDENTITY_FIELDS,
+    from_base64,
+    identity_fields,
+    identity_from_fields,
+    to_base64,
+)
 from veilsum.roles.federation.public_files import replace_public_file
 
 ROSTER_FILE = "roster.json"
@@ -149,11 +154,11 @@ def write_roster(path: Path, signed: SignedRoster) -> None:
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
         "version": signed.version,
-        "organiser": _identity_fields(signed.organiser),
+        "organiser": identity_fields(signed.organiser),
         "agreed": dict(signed.agreed),
-        "identities": [_identity_fields(one) for one in signed.roster.identities],
+        "identities": [identity_fields(one) for one in signed.roster.identities],
         "evicted": dict(signed.evicted),
-        "signature": _to_text(signed.signature),
+        "signature": to_base64(signed.signature),
     }
     replace_public_file(path, json.dumps(document, indent=2).encode() + b"\n")
 
@@ -211,7 +216,7 @@ def _decode(content: bytes) -> SignedRoster:
         _identity(document["organiser"]),
         dict(document["agreed"]),
         evicted,
-        _to_bytes(document["signature"]),
+        from_base64(document["signature"]),
     )
 
 
@@ -228,36 +233,11 @@ def _require_version(value: object) -> int:
     return value
 
 
-def _identity_fields(identity: PublicIdentity) -> dict[str, str | None]:
-    return {
-        "name": identity.name,
-        "role": identity.role.value,
-        "verify_key": _to_text(identity.verify_key),
-        "rsa_public": None if identity.rsa_public is None else _to_text(identity.rsa_public),
-    }
-
-
 def _identity(fields: Any) -> PublicIdentity:
-    if not isinstance(fields, dict) or set(fields) != {"name", "role", "verify_key", "rsa_public"}:
+    if not isinstance(fields, dict) or set(fields) != set(IDENTITY_FIELDS):
         raise ValueError("an identity has the fields name, role, verify_key and rsa_public")
-    rsa_public = fields["rsa_public"]
-    return PublicIdentity(
-        PartyId(fields["name"]),
-        fields["role"],
-        _to_bytes(fields["verify_key"]),
-        None if rsa_public is None else _to_bytes(rsa_public),
-    )
+    return identity_from_fields(fields)
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:
     return json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _to_text(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
-
-
-def _to_bytes(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError(f"expected base64 text, not {type(text).__name__}")
-    return base64.b64decode(text, validate=True)
