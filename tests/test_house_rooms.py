@@ -1,5 +1,5 @@
-"""The rooms: few files in each, also among the tests; in the product, imports one way only, every class name once in
-each top-level folder, and no ten lines twice.
+"""The rooms: few files in each and every class name once in each top-level folder, also among the tests; in the
+product, imports one way only and no ten lines twice.
 """
 
 from __future__ import annotations
@@ -35,11 +35,24 @@ def test_a_sixteenth_module_is_found() -> None:
 
 def test_a_class_name_is_used_once_in_a_top_level_folder() -> None:
     assert not shared_class_names(PRODUCT)
+    assert not shared_class_names({path: parse(path) for path in files_of_tests()})
 
 
 def test_a_class_name_that_is_used_twice_is_found() -> None:
     house = made_up(roles__a="class A: ...", roles__b__c="class A: ...", transport__a="class A: ...")
     assert shared_class_names(house) == {"roles: A": ["roles/a.py", "roles/b/c.py"]}
+
+
+def test_a_class_name_is_found_inside_a_function_a_class_and_a_condition() -> None:
+    house = made_up(
+        roles__a="class A:\n    class B: ...",
+        roles__b="def f():\n    class A: ...",
+        roles__c="if x:\n    class B: ...\nelse:\n    class B: ...",
+    )
+    assert shared_class_names(house) == {
+        "roles: A": ["roles/a.py", "roles/b.py"],
+        "roles: B": ["roles/a.py", "roles/c.py", "roles/c.py"],
+    }
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

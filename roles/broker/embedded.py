@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 GRACE_S = 1.0
 
 
+@dataclass
+class PluginSettings:
+    """What amqtt hands to a plugin, under the name that it asks for."""
+
+    folder: str = ""
+
+
 class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is untyped
     """Lets in who knows the password behind a line of the password file."""
 
-    @dataclass
-    class Config:
-        folder: str = ""
+    Config = PluginSettings
 
     async def authenticate(self, *, session: Session) -> bool:
         line = read_logins(Path(self.config.folder)).get(session.username or "")
@@ -45,9 +50,7 @@ class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is unty
 class AccessListPlugin(BaseTopicPlugin):  # type: ignore[misc]  # amqtt is untyped
     """Lets each user read and write what the access list says. Rejected: amqtt's own, which cannot limit reading."""
 
-    @dataclass
-    class Config:
-        folder: str = ""
+    Config = PluginSettings
 
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None

@@ -44,10 +44,10 @@ def long_functions(trees: Trees, most: int) -> dict[str, int]:
 
 
 def shared_class_names(trees: Trees) -> dict[str, list[str]]:
-    """Names of classes that two modules of one top-level folder define. A class inside a class bears its name too."""
+    """Names of classes that one top-level folder defines twice, also inside a function, a class or a condition."""
     homes: dict[str, list[str]] = defaultdict(list)
     for path, tree in trees.items():
-        for node in tree.body:
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 homes[f"{path.parts[0]}: {node.name}"].append(str(path))
     return {name: found for name, found in homes.items() if len(found) > 1}

@@ -218,7 +218,7 @@ def test_a_body_is_hashed_once_for_many_receivers(monkeypatch: pytest.MonkeyPatc
     hashed: list[int] = []
     real = hashlib.sha256
 
-    class Counting:
+    class CountingHash:
         def __init__(self, data: bytes = b"") -> None:
             self._inner = real(data)
 
@@ -229,7 +229,7 @@ def test_a_body_is_hashed_once_for_many_receivers(monkeypatch: pytest.MonkeyPatc
         def digest(self) -> bytes:
             return self._inner.digest()
 
-    monkeypatch.setattr(hashlib, "sha256", Counting)
+    monkeypatch.setattr(hashlib, "sha256", CountingHash)
     body = Body.of(MaskedInput(vectors.STAMP, np.zeros(1000, "<u8")))
     for number, receiver in enumerate(["bob", "carol", "dave"]):
         header = vectors.good_header(receiver=PartyId(receiver), sequence=number)

@@ -195,14 +195,14 @@ def test_messages_are_found_by_kind() -> None:
 
 def test_a_kind_belongs_to_one_class() -> None:
     @dataclass(frozen=True, slots=True)
-    class Impostor(Message):
+    class Boxlike(Message):
         stamp: Stamp
 
     with refusal(LocalProtocolError, "example.boxes", "Boxes"):
-        message("example.boxes")(Impostor)
+        message("example.boxes")(Boxlike)
     assert message_class("example.boxes") is Boxes
     with pytest.raises(LocalProtocolError, match="not registered"):
-        kind_of(Impostor)
+        kind_of(Boxlike)
 
 
 def test_a_class_defined_again_in_the_same_place_replaces_the_former() -> None:

@@ -28,7 +28,7 @@ NO_LIFE = bytes(8)
 
 
 @dataclass
-class Party:
+class Correspondent:
     """One life of one party."""
 
     name: str
@@ -36,16 +36,16 @@ class Party:
     channels: Channels
 
     @classmethod
-    def start(cls, name: str, roster: Roster = ROSTER, federation: str = "test") -> Party:
+    def start(cls, name: str, roster: Roster = ROSTER, federation: str = "test") -> Correspondent:
         life = ENTROPY(8)
         return cls(name, life, Channels(IDENTITIES[name], roster, federation, life, ENTROPY))
 
-    def header(self, other: Party, kind: str = "chunk", number: int = 1) -> bytes:
+    def header(self, other: Correspondent, kind: str = "chunk", number: int = 1) -> bytes:
         head = Head(self.life, other.life, 1, number)
         made = {"probe": Probe(head, 0), "ack": Ack(head), "chunk": Chunk(head, 0, 0, 5, 5, 0)}[kind]
         return associated_data(made.header(), self.name, other.name)
 
-    def seal(self, other: Party, data: bytes = b"", kind: str = "chunk") -> tuple[bytes, bytes]:
+    def seal(self, other: Correspondent, data: bytes = b"", kind: str = "chunk") -> tuple[bytes, bytes]:
         header = self.header(other, kind)
         return header, self.channels.seal_chunk(other.name, header, data)
 
@@ -53,9 +53,9 @@ class Party:
         return self.channels.open_chunk(sender, *datagram)
 
 
-def introduced() -> tuple[Party, Party]:
+def introduced() -> tuple[Correspondent, Correspondent]:
     """Alice has asked, Bob has answered: both know each other's key."""
-    alice, bob = Party.start("alice"), Party.start("bob")
+    alice, bob = Correspondent.start("alice"), Correspondent.start("bob")
     assert bob.opens("alice", alice.seal(bob, kind="probe")) == b""
     assert alice.opens("bob", bob.seal(alice, b"answer", "ack")) == b"answer"
     return alice, bob
@@ -97,7 +97,7 @@ def test_only_the_addressed_life_opens_a_chunk() -> None:
     """Not a third party of the roster, not the receiver's next life, and not its sender when it is reflected."""
     alice, bob = introduced()
     header, sealed = alice.seal(bob, b"content")
-    eve, reborn = Party.start("eve", ROSTER_WITH_EVE), Party.start("bob")
+    eve, reborn = Correspondent.start("eve", ROSTER_WITH_EVE), Correspondent.start("bob")
     eve.opens("alice", alice.seal(eve, kind="probe"))
     reborn.opens("alice", alice.seal(reborn, kind="probe"))
     assert eve.opens("alice", (header, sealed)) is None
@@ -108,7 +108,7 @@ def test_only_the_addressed_life_opens_a_chunk() -> None:
 
 def test_nobody_outside_the_roster_is_listened_to(caplog: pytest.LogCaptureFixture) -> None:
     """Eve's valid signature counts for nothing where her key is not listed, and is told once."""
-    bob, eve = Party.start("bob"), Party.start("eve", ROSTER_WITH_EVE)
+    bob, eve = Correspondent.start("bob"), Correspondent.start("eve", ROSTER_WITH_EVE)
     for _ in range(3):
         assert bob.opens("eve", eve.seal(bob, kind="probe")) is None
     assert [record.message for record in caplog.records if "eve is not in roster" in record.message] == [
@@ -119,7 +119,7 @@ def test_nobody_outside_the_roster_is_listened_to(caplog: pytest.LogCaptureFixtu
 def test_eve_cannot_introduce_herself_as_alice() -> None:
     """A probe or an ack under another name needs that identity's signature."""
     alice, bob = introduced()
-    eve = Party.start("eve", ROSTER_WITH_EVE)
+    eve = Correspondent.start("eve", ROSTER_WITH_EVE)
     eve.opens("bob", bob.seal(eve, kind="probe"))
     eve.name = "alice"
     for kind in ("probe", "ack"):
@@ -130,14 +130,16 @@ def test_eve_cannot_introduce_herself_as_alice() -> None:
 def test_two_keys_for_one_life_are_refused_and_the_first_stays() -> None:
     """A party that equivocates about its key cannot cut its own line either."""
     alice, bob = introduced()
-    twin = Party("alice", alice.life, Channels(IDENTITIES["alice"], ROSTER, "test", alice.life, ENTROPY))
+    twin = Correspondent(
+        "alice", alice.life, Channels(IDENTITIES["alice"], ROSTER, "test", alice.life, ENTROPY)
+    )
     assert bob.opens("alice", twin.seal(bob, kind="probe")) is None
     assert bob.opens("alice", alice.seal(bob, b"first")) == b"first"
 
 
 def test_federations_with_the_same_parties_do_not_mix() -> None:
-    bob = Party.start("bob")
-    alice = Party.start("alice", federation="another")
+    bob = Correspondent.start("bob")
+    alice = Correspondent.start("alice", federation="another")
     assert bob.opens("alice", alice.seal(bob, kind="probe")) is None
 
 
@@ -146,25 +148,25 @@ def test_replayed_introductions_of_old_lives_do_not_push_out_a_life_that_speaks(
     alice, bob = introduced()
     assert bob.opens("alice", alice.seal(bob, b"proof")) == b"proof"
     for _ in range(3 * LIVES_KEPT):
-        bob.opens("alice", Party.start("alice").seal(bob, kind="probe"))
+        bob.opens("alice", Correspondent.start("alice").seal(bob, kind="probe"))
     assert bob.opens("alice", alice.seal(bob, b"still here")) == b"still here"
 
 
 def test_what_is_addressed_to_a_forgotten_life_is_lost_and_not_an_error() -> None:
-    alice, stranger = Party.start("alice"), Party.start("bob")
+    alice, stranger = Correspondent.start("alice"), Correspondent.start("bob")
     assert alice.seal(stranger, b"anything") == (alice.header(stranger), b"")
 
 
 def test_framing_over_channels_delivers_and_survives_a_restart_of_the_receiver() -> None:
     """Two endpoints talk through their channels; after bob starts anew, alice's next message arrives as well."""
-    alice, bob = Party.start("alice"), Party.start("bob")
+    alice, bob = Correspondent.start("alice"), Correspondent.start("bob")
     ends = {one.name: _endpoint(one) for one in (alice, bob)}
     assert _exchange(ends, b"before") == b"before"
-    ends["bob"] = _endpoint(Party.start("bob"))
+    ends["bob"] = _endpoint(Correspondent.start("bob"))
     assert _exchange(ends, b"after") == b"after"
 
 
-def _endpoint(party: Party) -> Endpoint:
+def _endpoint(party: Correspondent) -> Endpoint:
     return Endpoint(
         party.name, party.life, seal_chunk=party.channels.seal_chunk, open_chunk=party.channels.open_chunk
     )

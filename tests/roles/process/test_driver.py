@@ -105,7 +105,7 @@ class Notebook:
         self.saved()
 
 
-class Party:
+class DrivenParty:
     """One driver on a switchboard, and what came of it."""
 
     def __init__(self, board: Switchboard, name: PartyId, machine: Script) -> None:
@@ -144,9 +144,9 @@ def knocks(count: int) -> list[Event]:
     return [Send(SERVER, Knock(Stamp(round=number))) for number in range(count)]
 
 
-def run_pair(server: Script, alice: Script, **settings: Any) -> tuple[Party, Party]:
+def run_pair(server: Script, alice: Script, **settings: Any) -> tuple[DrivenParty, DrivenParty]:
     board = Switchboard()
-    parties = Party(board, SERVER, server), Party(board, ALICE, alice)
+    parties = DrivenParty(board, SERVER, server), DrivenParty(board, ALICE, alice)
 
     async def run() -> None:
         await asyncio.gather(*(party.run(**settings) for party in parties))
@@ -170,7 +170,9 @@ def test_what_others_sent_and_only_a_job_finds_wrong_is_told_and_ends_no_process
     def refuse(result: object, now: float) -> list[Event]:
         raise Rejection(AbortReason.BAD_SHARE, "found out late")
 
-    alice = Party(Switchboard(), ALICE, Script([WorkRequested(lambda: None, refuse, refuse)], deadline=0.2))
+    alice = DrivenParty(
+        Switchboard(), ALICE, Script([WorkRequested(lambda: None, refuse, refuse)], deadline=0.2)
+    )
     assert asyncio.run(alice.run(linger_s=0.1)) is DONE
     assert len(alice.facts("refused")) == alice.driver.tally.refused == 1
 
@@ -186,7 +188,7 @@ def test_a_message_that_a_machine_refuses_without_naming_its_sender_ends_no_proc
 def test_a_decision_is_durable_before_the_next_message_is_signed() -> None:
     """The keeper is called in another thread, and what follows waits for it."""
     board = Switchboard()
-    alice = Party(board, ALICE, Script([DecisionMade(AttemptEntered(0, 4)), *knocks(1), DONE]))
+    alice = DrivenParty(board, ALICE, Script([DecisionMade(AttemptEntered(0, 4)), *knocks(1), DONE]))
     signed_after: list[list[int]] = []
     seal = alice.codec.seal
 
@@ -225,7 +227,7 @@ def test_work_and_training_run_in_other_threads_and_come_back_as_steps() -> None
         WorkRequested(broken, collect, failed),
         TrainingRequested(0, learner.initial_model(), collect, failed),
     ]
-    asyncio.run(Party(Switchboard(), ALICE, Script(requests)).run(learner=learner))
+    asyncio.run(DrivenParty(Switchboard(), ALICE, Script(requests)).run(learner=learner))
     assert {"worked", "cannot work"} <= {result for result in results if isinstance(result, str)}
     assert [result.samples for result in results if isinstance(result, LocalResult)] == [1]
     assert threading.get_ident() not in threads
@@ -237,7 +239,7 @@ def test_jobs_that_take_all_threads_do_not_hold_up_a_checkpoint() -> None:
     seen: list[bool] = []
     nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
     busy = WorkRequested(lambda: seen.append(on_disk.wait(10.0)), nothing, nothing)
-    party = Party(Switchboard(), ALICE, Script([busy, busy, DecisionMade(AttemptEntered(0, 0)), DONE]))
+    party = DrivenParty(Switchboard(), ALICE, Script([busy, busy, DecisionMade(AttemptEntered(0, 0)), DONE]))
     party.notebook.saved = on_disk.set
     asyncio.run(party.run())
     assert seen == [True, True]
@@ -250,7 +252,7 @@ def test_a_job_that_breaks_for_no_known_reason_ends_the_run() -> None:
         raise ZeroDivisionError
 
     nothing: Callable[..., list[Event]] = lambda *_: []  # noqa: E731 - a script's answer
-    party = Party(Switchboard(), ALICE, Script([WorkRequested(broken, nothing, nothing)]))
+    party = DrivenParty(Switchboard(), ALICE, Script([WorkRequested(broken, nothing, nothing)]))
     with pytest.raises(ZeroDivisionError):
         asyncio.run(party.run())
 
@@ -275,8 +277,8 @@ def test_a_refused_message_is_told_with_its_reason_and_the_run_goes_on() -> None
 def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
     """An unsigned text and a message under another configuration do not reach the machine."""
     board = Switchboard()
-    server = Party(board, SERVER, Script([], lambda sender, message: [DONE]))
-    alice = Party(board, ALICE, Script([*knocks(1), DONE]))
+    server = DrivenParty(board, SERVER, Script([], lambda sender, message: [DONE]))
+    alice = DrivenParty(board, ALICE, Script([*knocks(1), DONE]))
     stranger = EnvelopeCodec(IDENTITIES[ALICE], ROSTER, bytes([9]) * 32)
 
     async def run() -> None:
@@ -299,12 +301,12 @@ def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
 
 def test_the_machine_is_woken_at_its_deadline() -> None:
     machine = Script([], deadline=0.2)
-    asyncio.run(Party(Switchboard(), ALICE, machine).run())
+    asyncio.run(DrivenParty(Switchboard(), ALICE, machine).run())
     assert machine.deadlines_handled == 1
 
 
 def test_a_message_that_nobody_acknowledges_is_told_and_does_not_hold_up_the_end() -> None:
-    party = Party(Switchboard(), ALICE, Script([*knocks(1), DONE]))
+    party = DrivenParty(Switchboard(), ALICE, Script([*knocks(1), DONE]))
     ended = asyncio.run(party.run(send_within_s=0.3))
     assert ended is DONE
     assert party.facts("not_delivered")[0]["receiver"] == "server"
@@ -320,8 +322,8 @@ def test_after_its_end_a_party_still_answers_until_all_is_acknowledged() -> None
         return []
 
     board = Switchboard()
-    server = Party(board, SERVER, Script([Send(ALICE, farewell), DONE], answer))
-    alice = Party(board, ALICE, Script(knocks(1), lambda sender, message: [DONE]))
+    server = DrivenParty(board, SERVER, Script([Send(ALICE, farewell), DONE], answer))
+    alice = DrivenParty(board, ALICE, Script(knocks(1), lambda sender, message: [DONE]))
 
     async def run() -> None:
         running = asyncio.create_task(server.run(linger_s=10.0))
