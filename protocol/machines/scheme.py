@@ -19,6 +19,7 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejectio
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
+from veilsum.protocol.machines.carried import Carried, longest_vector
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import RandomBytes
@@ -93,6 +94,14 @@ class Scheme(ABC):
         if self.perturbs and equipment is None:
             who = "server" if at_server else str(self.participant_role)
             raise LocalProtocolError(f"the {who} of {self.name} works with equipment: pass it to the machine")
+
+    def carries(self, message: Message) -> Carried | None:
+        """What a message of this scheme shows of an update to the party that it is sent to, hidden or not.
+
+        The audit attacks it. By default the longest vector, as the update of the sender; a scheme that uploads anything
+        else says so here.
+        """
+        return longest_vector(message)
 
     def parting_model(
         self, model: Model, equipment: object | None, random: RandomBytes, *, completed: bool

@@ -18,7 +18,7 @@ A machine is a `TransitionTable`, a handler for each of its messages (`@handles`
 `Failed`. It returns events (`Send`, `WorkRequested`, ...) and never acts. Messages are frozen dataclasses under
 `@message("my-scheme.upload")`. What differs from the usual is said by attributes: `hides_updates`,
 `server_holds_model`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`, `warnings`,
-`plan_numbers`, `equipment_of`, `parting_model`. A scheme that changes one of ours derives from it (`Masked`,
+`plan_numbers`, `equipment_of`, `parting_model`, `carries`. A scheme that changes one of ours derives from it (`Masked`,
 `Perturbed`, ...).
 
 Importing this package registers the schemes that are built in. specs/schemes.md walks through an example.
@@ -55,6 +55,7 @@ from veilsum.protocol.machines.attempt import (
     require_from_server,
     server_was_silent,
 )
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
@@ -96,6 +97,7 @@ __all__ = [
     "Ampc",
     "AttemptMachine",
     "Bilateral",
+    "Carried",
     "ClientPerturbation",
     "Committed",
     "DecisionMade",

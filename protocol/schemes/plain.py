@@ -30,6 +30,7 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
     require_from_server,
 )
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, hash_model
@@ -288,6 +289,9 @@ class Plain(Scheme):
 
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
         return PlainClient(context)
+
+    def carries(self, message: Message) -> Carried | None:
+        return Carried(message.payload, message.samples) if isinstance(message, PlainUpdate) else None
 
     def warnings(self, parameters: Parameters) -> Iterator[str]:
         yield "plain: the server sees every update; gradient inversion can rebuild training data from it"

@@ -28,6 +28,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.budget import Budget
+from veilsum.simulations.attacks.carried import why_no_gradient
 from veilsum.simulations.attacks.gradient.matching import Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
@@ -160,5 +161,5 @@ def shared_budget(budget: Budget, series: Sequence[Target]) -> Budget:
 def _targets(view: View, budget: Budget) -> list[Target]:
     targets = gradients_in(view, budget.images)
     if not targets:
-        raise AttackDoesNotFit(f"the view of {view.adversary} holds no gradient of anyone else")
+        raise AttackDoesNotFit(f"the view of {view.adversary} has no gradient: {why_no_gradient(view)}")
     return targets

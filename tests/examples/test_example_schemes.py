@@ -1,4 +1,5 @@
-"""Schemes from outside get all that a scheme of the package gets: one masks, one perturbs, one brings equipment."""
+"""Schemes from outside get all that a scheme of the package gets: one masks, one perturbs, one brings equipment, one
+hides nothing."""
 
 from __future__ import annotations
 
@@ -10,18 +11,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.examples import ballot, bounded, metered
+from tests.examples import ballot, bounded, metered, open_mean
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK
 from veilsum.protocol import schemes
 from veilsum.protocol.errors import AbortReason, ParameterError
+from veilsum.protocol.schemes import Carried
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.simulations.attacks.misfits import AttackDoesNotFit
+from veilsum.simulations.audit.report.verdicts import HOLDS, LEAKS, judge
 from veilsum.simulations.audit.request import Request
+from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.runner import run_requests
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.run.simulate import simulate
@@ -29,7 +35,7 @@ from veilsum.simulations.testing import rounds_under_faults
 
 EXAMPLES = Path(ballot.__file__).parent
 BALLOT, BOUNDED = "tests.examples.ballot:Ballot", "tests.examples.bounded:Bounded"
-METERED = "tests.examples.metered:Metered"
+METERED, OPEN_MEAN = "tests.examples.metered:Metered", "tests.examples.open_mean:OpenMean"
 SMALL: dict[str, Any] = {
     "task": "synthetic-regression",
     "parties": ("p1", "p2", "p3"),
@@ -46,7 +52,7 @@ def config_of(scheme: str, **changes: Any) -> FederationConfig:
     return FederationConfig(scheme=scheme, **{**SMALL, **changes})
 
 
-@pytest.mark.parametrize("module", ["ballot", "bounded", "metered"])
+@pytest.mark.parametrize("module", ["ballot", "bounded", "metered", "open_mean"])
 def test_an_example_imports_nothing_of_the_package_but_its_schemes(module: str) -> None:
     tree = ast.parse((EXAMPLES / f"{module}.py").read_text(encoding="utf-8"))
     imports = [one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
@@ -75,6 +81,11 @@ def test_a_class_and_the_name_it_is_registered_under_are_the_same_scheme() -> No
 
 def test_a_masking_example_opens_the_sum_that_masked_opens() -> None:
     ours, theirs = (simulate(config_of(name, task="vectors:9")) for name in (BALLOT, "masked"))
+    assert ours.figures()["model_sha256"] == theirs.figures()["model_sha256"]
+
+
+def test_an_example_in_clear_learns_what_plain_learns() -> None:
+    ours, theirs = (simulate(config_of(name)) for name in (OPEN_MEAN, "plain"))
     assert ours.figures()["model_sha256"] == theirs.figures()["model_sha256"]
 
 
@@ -138,7 +149,12 @@ def test_a_perturbing_example_goes_on_without_a_lost_party() -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "how"),
-    [("ballot", {}), ("bounded", {"tolerated_crashes": 1}), ("metered", {"tolerated_crashes": 1})],
+    [
+        ("ballot", {}),
+        ("bounded", {"tolerated_crashes": 1}),
+        ("metered", {"tolerated_crashes": 1}),
+        ("open-mean", {}),
+    ],
 )
 def test_the_invariants_hold_whatever_is_lost_late_repeated_or_forged(
     scheme: str, how: dict[str, Any]
@@ -146,15 +162,40 @@ def test_the_invariants_hold_whatever_is_lost_late_repeated_or_forged(
     run_state_machine_as_test(rounds_under_faults(scheme, **how), settings=GAMES)
 
 
-@pytest.mark.parametrize(("scheme", "target"), [(BALLOT, "aggregate"), (BOUNDED, "one upload")])
-def test_an_attack_on_what_the_server_sees_of_an_example_is_a_row_of_the_audit(
-    scheme: str, target: str
+@pytest.mark.parametrize(
+    ("scheme", "uploads", "aggregate"),
+    [(BALLOT, HOLDS, LEAKS), (METERED, HOLDS, LEAKS), (BOUNDED, LEAKS, LEAKS), (OPEN_MEAN, LEAKS, None)],
+)
+def test_what_the_server_sees_of_an_example_is_attacked_and_judged(
+    scheme: str, uploads: str, aggregate: str | None
 ) -> None:
-    """Of a sum under masks the server sees the aggregate; of terms without masks every upload."""
-    request = Request(scheme, "server", "idlg", find_scale("smoke"), model="mlp2:64", references=False)
+    """Under masks single uploads hold, and the sum of four images gives them back; in clear every upload leaks."""
+    request = Request(scheme, "server", "idlg", find_scale("smoke"), model="mlp2:64")
     rows = run_requests([request]).rows
-    assert rows
-    assert all(row.scheme == scheme and target in row.target for row in rows[:1])
+    found = {row.target.partition(" of ")[0]: judge(row, rows)[0] for row in rows if row.row == "attack"}
+    assert found == {"one upload": uploads, **({} if aggregate is None else {"aggregate": aggregate})}
+
+
+def attack_on_open_mean(seed: int) -> list[Row]:
+    model = "mlp2:64"
+    request = Request(OPEN_MEAN, "server", "idlg", find_scale("smoke"), seed, model=model, references=False)
+    return list(run_requests([request]).rows)
+
+
+def test_of_a_scheme_that_does_not_say_what_its_messages_carry_the_longest_vector_is_attacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(open_mean.OpenMean, "carries")
+    (row,) = attack_on_open_mean(11)
+    assert judge(row, [row])[0] == LEAKS
+
+
+def test_uploads_that_cannot_be_read_are_not_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Carried(np.ones(3))
+    monkeypatch.setattr(open_mean.OpenMean, "carries", lambda self, message: short)
+    with pytest.raises(AttackDoesNotFit) as caught:
+        attack_on_open_mean(12)
+    assert "`carries`" in str(caught.value)
 
 
 def test_the_undefended_row_of_masks_is_the_scheme_that_the_masked_one_names(
@@ -177,6 +218,7 @@ def test_the_undefended_row_of_masks_is_the_scheme_that_the_masked_one_names(
         ("ballot", "ballot:Ballot", "vectors:9"),
         ("bounded", "bounded:Bounded", "synthetic-regression"),
         ("metered", "metered:Metered", "vectors:9"),
+        ("open_mean", "open_mean:OpenMean", "vectors:9"),
     ],
 )
 def test_an_example_is_launched_over_mqtt_from_the_folder_it_lies_in(

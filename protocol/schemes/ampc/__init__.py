@@ -11,8 +11,10 @@ from veilsum.protocol.agreed.parameters import Bias, Parameters, Recovery, Rekey
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.schemes.ampc.messages import (
+    Aggregate,
     ModelHeld,
     ResultDigest,
     SeedsForNeighbour,
@@ -25,6 +27,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 DROP_POINTS = {
     "seeds": SeedsForNeighbour,
@@ -72,6 +75,11 @@ class Mpc(Scheme):
 
     def require_graph(self, graph: Graph) -> None:
         graph.require_safe_for_decomposition()
+
+    def carries(self, message: Message) -> Carried | None:
+        if isinstance(message, Aggregate):
+            return Carried(message.vector, members=message.survivors)
+        return Carried(message.vector) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
@@ -17,6 +18,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 
 @register
@@ -41,6 +43,9 @@ class Masked(Scheme):
 
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
         return MaskedClient(context)
+
+    def carries(self, message: Message) -> Carried | None:
+        return Carried(message.vector) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, fits_budget
 from veilsum.protocol.numbers.model import Model
@@ -27,6 +28,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 
 TERM_WORD_BITS = 64
 _LARGEST_RANGE_BITS = 30
@@ -77,6 +79,9 @@ class Perturbed(_Perturbing):
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
         return PerturbedClient(context)
 
+    def carries(self, message: Message) -> Carried | None:
+        return Carried(message.terms, message.samples) if isinstance(message, PerturbedTerms) else None
+
     def warnings(self, parameters: Parameters) -> Iterator[str]:
         yield "perturbed: the server sees the gradient of every client; use bilateral to hide them"
         if parameters.encoding.max_parties == 1:
@@ -108,6 +113,9 @@ class Bilateral(_Perturbing):
 
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
         return BilateralClient(context)
+
+    def carries(self, message: Message) -> Carried | None:
+        return Carried(message.vector) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from super().problems(parameters)

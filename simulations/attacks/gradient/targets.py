@@ -23,16 +23,15 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.errors import Rejection
 from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.session import Farewell, RoundOpened
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.schemes.ampc.messages import Aggregate
-from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
-from veilsum.protocol.schemes.plain import PlainUpdate
-from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Stamp
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.views.view import OwnUpdate, PublicFacts, View
+from veilsum.simulations.attacks.carried import sums_in, uploads_in
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
@@ -69,15 +68,14 @@ def gradients_in(view: View, images_per_party: int) -> list[Target]:
     reader = _Reader(view, images_per_party)
     found: list[Target] = []
     for round_ in view.rounds:
-        if SERVER in view.members:
-            found += reader.uploads(round_)
+        found += reader.uploads(round_)
         found += reader.sums(round_)
     return found
 
 
 def _require_batch(view: View, images: int) -> None:
     """Refuse to look for more images than the view says there were."""
-    counts = {message.samples for _, message in view.received(PlainUpdate)}
+    counts = {carried.samples for *_, carried in uploads_in(view) if carried.samples is not None}
     counts |= {one.samples for one in view.own_updates}
     if counts and images > max(counts):
         raise AttackDoesNotFit(f"an update of this view stands for {max(counts)} samples, not for {images}")
@@ -99,7 +97,8 @@ class _Reader:
         self.config = config_of(view.facts)
         self.training = self.config.training_options()
         self.encoding = self.config.parameters(view.facts.dimension).encoding
-        self.perturbed = self.config.find_scheme().perturbs
+        self.scheme = self.config.find_scheme()
+        self.perturbed = self.scheme.perturbs
 
     @cached_property
     def keys(self) -> PerturbationKeys | None:
@@ -111,26 +110,21 @@ class _Reader:
         return PerturbationKeys(self.view)
 
     def uploads(self, round_: int) -> Iterator[Target]:
-        if self.perturbed:
-            yield from self._perturbed_uploads(round_)
-            return
-        for sender, message in self.view.received(PlainUpdate, round_):
-            yield self._target("upload", (sender,), round_, message.payload)
-        for sender, message in self.view.received(MaskedInput, round_):
-            words = read_words(self.encoding, message.vector, self.images)
-            yield self._target("upload", (sender,), round_, words)
+        for sender, stamp, carried in uploads_in(self.view, round_):
+            vector = carried.vector
+            if not carried.in_clear:
+                vector = read_words(self.encoding, vector, self.images)
+            payload = self._unperturbed(vector, stamp, carried) if self.perturbed else vector
+            if payload is not None and len(payload) == self.view.facts.dimension:
+                yield self._target("upload", (sender,), round_, payload)
 
-    def _perturbed_uploads(self, round_: int) -> Iterator[Target]:
-        """Of terms in clear each client's own gradient, exactly; of masked terms what their words give."""
-        if self.keys is None:
-            return
-        for sender, message in self.view.received(PerturbedTerms, round_):
-            gradient = self.keys.gradient(round_, message.terms, message.stamp.attempt)
-            yield self._target("upload", (sender,), round_, gradient)
-        for sender, message in self.view.received(MaskedInput, round_):
-            words = np.asarray(read_words(self.encoding, message.vector, self.images), dtype=np.float64)
-            gradient = self.keys.words(round_, words, message.stamp.attempt)
-            yield self._target("upload", (sender,), round_, gradient)
+    def _unperturbed(self, terms: Vector, stamp: Stamp, carried: Carried) -> Vector | None:
+        """Of terms in clear the client's own gradient, exactly; of masked terms what their words give."""
+        if self.keys is None or len(terms) != self.keys.length(stamp.round):
+            return None
+        if carried.in_clear:
+            return self.keys.gradient(stamp.round, terms, stamp.attempt)
+        return self.keys.words(stamp.round, np.asarray(terms, dtype=np.float64), stamp.attempt)
 
     def sums(self, round_: int) -> Iterator[Target]:
         """The mean of the round and, for who took part in it, the mean of the others."""
@@ -166,26 +160,28 @@ class _Reader:
         for one in results:
             if one.total is not None and not self.perturbed:
                 return self.encoding.decode_mean(one.total, len(one.members))[0], one.members
-        for _, message in self.view.sent(Aggregate, round_):
-            return self._biased(message), message.survivors
+        for _, carried in sums_in(self.view, round_):
+            return self._summed(carried), carried.members
         after = next((one for one in results if one.model is not None), None)
         if after is None:
             after = next((one for one in results), None)
         if after is None or (self.perturbed and after.model is None):
             return None, ()
-        if self.view.members == (SERVER,) and not self.perturbed:
+        if self.view.members == (SERVER,) and not (self.perturbed or self.scheme.hides_updates):
             return None, ()
         next_model = after.model if after.model is not None else self._model_at(round_ + 1)
         if next_model is None:
             return None, ()
         return self._payload_between(self._model_at(round_), next_model, round_), after.members
 
-    def _biased(self, message: Aggregate) -> Vector:
-        parties = len(message.survivors)
+    def _summed(self, carried: Carried) -> Vector:
+        if carried.in_clear:
+            return carried.vector
+        parties = len(carried.members)
         try:
-            return self.encoding.decode_mean(message.vector, parties)[0]
+            return self.encoding.decode_mean(carried.vector, parties)[0]
         except Rejection:
-            return read_words(self.encoding, message.vector, self.images * parties)
+            return read_words(self.encoding, carried.vector, self.images * parties)
 
     def _payload_between(self, before: Model | None, after: Model, round_: int) -> Vector | None:
         if before is None or self.training.steps_with_optimizer:

@@ -79,6 +79,10 @@ class PerturbationKeys:
             for (name, size), end in zip(sizes.items(), ends, strict=True)
         }
 
+    def length(self, round_: int) -> int:
+        """How many numbers an upload of a round has."""
+        return sum(term_sizes(self._plan, self.of_round(round_).public).values())
+
     @property
     def body(self) -> list[slice]:
         """Where the parameters before the last layer lie in the gradient term."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.perturbation.algebra.layout import BETA, GRADIENT
-from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.carried import uploads_in
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.attacks.perturbation.keys import PerturbationKeys
@@ -38,8 +38,8 @@ class SharedMask(PerturbationAttack):
         """Of each client in round 0, before the last layer."""
         keys = PerturbationKeys(view)
         encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
-        for client, message in view.received(MaskedInput, 0):
-            words = np.array(message.vector)
+        for client, _, carried in uploads_in(view, 0):
+            words = np.array(carried.vector)
             difference = encoding.ring.signed(split_difference(keys, words, unmask))
             yield client, difference.astype(np.float64) / encoding.scale
 

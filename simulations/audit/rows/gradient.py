@@ -17,6 +17,7 @@ import numpy as np
 
 from veilsum.roles.learning.task import Samples
 from veilsum.simulations.attacks.attack import GradientInversion
+from veilsum.simulations.attacks.carried import why_no_gradient
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target, as_noise, gradients_in
 from veilsum.simulations.audit.request import Request
@@ -61,7 +62,7 @@ def targets_of(request: Request, played: Played) -> list[Target]:
     if not targets:
         raise AttackDoesNotFit(
             f"{request.attack} needs a gradient, and the view of {view.adversary} under {request.scheme} has none: "
-            "it holds " + ("envelopes only" if not view.members else "no update of anyone else")
+            f"{why_no_gradient(view)}"
         )
     return targets
 

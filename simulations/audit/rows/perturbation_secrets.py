@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms
 from veilsum.roles.learning.models.catalogue import build_model
 from veilsum.roles.learning.seeds import derive_seed, generator
 from veilsum.roles.learning.training.vectorize import layout, to_vector
 from veilsum.roles.views.view import PublicFacts, View
+from veilsum.simulations.attacks.carried import uploads_in
 from veilsum.simulations.attacks.exposed import Exposed
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.perturbation.balancedness import HiddenFactors
@@ -212,8 +212,8 @@ def mask_rows(attack: SharedMask, request: Request, steps: Steps) -> Iterator[Ro
         without = request.unmasked
         bare = perturbation(without, tried, trained_model(request, "mse"), ASKED)
         seen = [
-            _alike(split_difference(keys, message.terms.astype(np.float64), unmask), truth[name])
-            for name, message in bare.view("server").received(PerturbedTerms, 0)
+            _alike(split_difference(keys, carried.vector.astype(np.float64), unmask), truth[name])
+            for name, _, carried in uploads_in(bare.view("server"), 0)
         ]
         yield counted_row(without, "undefended", f"{words}: no masks", seen)
         draw = generator(request.seed, "audit masks")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.numbers.fixedpoint import FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.roles.learning.seeds import generator
+from veilsum.simulations.attacks.carried import uploads_in
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.rounds.seeds import (
     ReusedSeeds,
@@ -85,9 +85,7 @@ def _plain_means(request: Request) -> list[NDArray[np.float64]]:
     """What the server of plain FedAvg sees in the same two rounds."""
     view = next(replace(request.undefended, rounds=2).stages()).view("server")
     return [
-        np.mean(
-            [message.payload.astype(np.float64) for _, message in view.received(PlainUpdate, round_)], axis=0
-        )
+        np.mean([carried.vector.astype(np.float64) for *_, carried in uploads_in(view, round_)], axis=0)
         for round_ in (0, 1)
     ]
 
