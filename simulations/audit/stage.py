@@ -30,6 +30,7 @@ from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import View
 from veilsum.simulations.run.adversaries import members_of, view_recorder
 from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.invariants import InvariantMonitor
 from veilsum.simulations.run.record import Recorder
 from veilsum.simulations.run.simulation import Simulation
 
@@ -133,7 +134,7 @@ def play(
     first = federation.learners[names[0]]
     public = first.initial_model() if federation.scheme.perturbs else None
     recorder, views = Recorder(federation), view_recorder(federation, truth, outputs, public)
-    simulation = Simulation(federation, observer=Observers([recorder, views]))
+    simulation = Simulation(federation, observer=Observers([InvariantMonitor(), recorder, views]))
     simulation.run()
     if recorder.model is None or len(recorder.rounds) < config.rounds:
         reason = recorder.reason.value if recorder.reason is not None else "no round was committed"

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from veilsum.protocol.agreed.parameters import Schedule
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, RoundCommitted, RoundFailed, SessionBegan, Warned
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import add_into
-from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import LocalUpdate, sha256_of
 from veilsum.roles.process.observer import RunObserver
 from veilsum.simulations.run.federation import Federation
-from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
+from veilsum.simulations.run.invariants import InvariantViolated
 
 _BLOCK = 1 << 18
 
@@ -75,13 +75,13 @@ class Recorder(RunObserver):
     warnings: list[str] = field(default_factory=list)
     sessions: int = 0
     model: Model | None = None
-    last_aggregate: Aggregate | None = None
+    server_sum: Carried | None = None
+    """The last sum that the server had in its hands, hidden or not, as the scheme reads its messages."""
     bytes_up: int = 0
     bytes_down: int = 0
 
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}
-        self.monitor = InvariantMonitor()
         self._server_step = self.federation.server_step()
         self._counted = (0, 0)
 
@@ -93,14 +93,16 @@ class Recorder(RunObserver):
             self.bytes_up += size
         if receiver != SERVER:
             self.bytes_down += size
-        if isinstance(message, Aggregate):
-            self.last_aggregate = message
-        self.monitor.sent(now, party, receiver, message, size)
+        if SERVER in (party, receiver):
+            carried = self.federation.scheme.carries(message)
+            if carried is not None and carried.members:
+                self.server_sum = carried
 
     def noted(self, now: float, party: PartyId, event: Event) -> None:
-        self.monitor.noted(now, party, event)
         match event:
             case RoundCommitted():
+                if party == SERVER and event.total is not None:
+                    self.server_sum = Carried(event.total, members=event.members)
                 if event.model is not None and (not self.rounds or self.rounds[-1].round < event.round):
                     self._remember(now, event)
             case RoundFailed():

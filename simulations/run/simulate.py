@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundOpened
-from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
+from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.plain import Plain, PlainUpdate
 from veilsum.protocol.wire.envelope import Body
@@ -27,8 +29,10 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import headline, sha256_of
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
+from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.federation import Federation
+from veilsum.simulations.run.invariants import InvariantMonitor
 from veilsum.simulations.run.record import Recorder, RoundRecord
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Faults
@@ -206,15 +210,15 @@ def _comparison(name: str) -> Comparison:
         raise ParameterError([f"compare with one of {', '.join(Comparison)}, not {name!r}"]) from None
 
 
-class _ProgressRecorder(Recorder):
-    """A recorder that shows how far the run is."""
+class RoundProgress(RunObserver):
+    """Shows how far the run is."""
 
-    progress: Progress | None = None
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
     def noted(self, now: float, party: PartyId, event: Event) -> None:
-        super().noted(now, party, event)
-        if isinstance(event, RoundCommitted) and self.progress is not None:
-            self.progress.update(len(self.rounds), f"rounds, {len(event.members)} parties")
+        if isinstance(event, RoundCommitted):
+            self._progress.update(event.round + 1, f"rounds, {len(event.members)} parties")
 
 
 def _run(
@@ -228,14 +232,12 @@ def _run(
     progress: bool,
 ) -> SimulationResult:
     federation = Federation.build(config, initial_model)
-    recorder = _ProgressRecorder(federation, verify)
-    if progress:
-        recorder.progress = Progress(config.scheme, config.rounds)
-    simulation = Simulation(federation, faults, lost, recorder, engine=engine)
+    recorder, shown = Recorder(federation, verify), Progress(config.scheme, config.rounds)
+    told = [InvariantMonitor(), recorder, *([RoundProgress(shown)] if progress else [])]
+    simulation = Simulation(federation, faults, lost, Observers(told), engine=engine)
     started = time.monotonic()
     simulation.run()
-    if recorder.progress is not None:
-        recorder.progress.close()
+    shown.close()
     ended = simulation.server.ended
     failed = ended if isinstance(ended, RunFailed) else None
     return SimulationResult(federation, recorder, simulation, time.monotonic() - started, failed=failed)
@@ -298,17 +300,24 @@ def what_was_seen(result: SimulationResult) -> Iterator[tuple[str, str]]:
 
 
 def _model_of(role: str, result: SimulationResult, scheme: Scheme) -> Model | None:
-    """The best model a role can form from what it was sent."""
+    """The best model that a role can form from what it was sent; none where that is neither a model nor a sum."""
     if role == "broker" or not result.rounds:
         return None
-    aggregate = result.recorder.last_aggregate
-    if role != SERVER or scheme.server_holds_model or aggregate is None:
+    if role != SERVER or scheme.server_holds_model:
         return result.model
-    federation, members = result.federation, len(aggregate.survivors)
-    encoding = federation.parameters.encoding
-    try:
-        mean, _ = encoding.decode_mean(aggregate.vector, members)
-    except Rejection:
-        # The words do not decode, since they are uniform: read them as a sum all the same.
-        mean = encoding.ring.signed(aggregate.vector)[:-EXTRA_COORDINATES] / (encoding.scale * members)
+    federation, found = result.federation, result.recorder.server_sum
+    if found is None:
+        return None
+    mean = found.vector if found.in_clear else _read_mean(federation.parameters.encoding, found)
+    if len(mean) != federation.parameters.dimension:
+        return None
     return federation.server_step().apply(federation.initial_model, mean, len(result.rounds) - 1)
+
+
+def _read_mean(encoding: FixedPoint, found: Carried) -> NDArray[np.float64]:
+    """The mean in a sum; words that do not decode, since they are uniform, are read as a sum all the same."""
+    members = len(found.members)
+    try:
+        return encoding.decode_mean(found.vector, members)[0]
+    except Rejection:
+        return encoding.ring.signed(found.vector)[:-EXTRA_COORDINATES] / (encoding.scale * members)

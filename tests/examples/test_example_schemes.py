@@ -274,6 +274,19 @@ def test_a_scheme_that_is_named_by_its_class_need_not_be_registered(
     assert len(result.rounds) == 2
 
 
+def test_a_server_of_which_the_scheme_tells_no_sum_is_said_to_form_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, body in (("telling", "pass"), ("silent", "carries = lambda self, message: None")):
+        (tmp_path / f"{name}.py").write_text(TAKEN.format(base="Ampc", body=f'name = "{name}"; {body}'))
+    monkeypatch.syspath_prepend(tmp_path)
+    telling, silent = (simulate(config_of(f"{name}:Ampc")).figures()["saw"] for name in ("telling", "silent"))
+    learns = find_scheme("ampc").learns
+    assert telling["server"].startswith(f"{learns['server']}; test ")
+    assert silent["server"] == learns["server"]
+    assert silent["peer"] == telling["peer"] != learns["peer"]
+
+
 @pytest.mark.parametrize(
     "text", ["no.such:Thing", "tests.examples.ballot:Urn", "tests.examples.ballot:nothing", ":x"]
 )
