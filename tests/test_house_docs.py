@@ -1,4 +1,4 @@
-"""The pages for people: links lead somewhere, names name what exists, examples show what the commands really print."""
+"""The pages for people, and docstrings: links lead somewhere, names name what exists, examples show what commands print."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import veilsum
 from tests.support.sources import FOLDERS, files_of_tests, parse, source_files
 from veilsum.roles.cli.main import main
 
 WIDEST_LINE = 160
+EVERY_FILE = [Path("veilsum/__init__.py"), *source_files(), *files_of_tests()]
 PLAN = ["plan", "--parties", "100", "--max-weight", "1000", "--clip", "8", "--bits", "64"]
 
 FOREIGN = {"LimitNOFILE", "RuleBasedStateMachine", "Sequential", "Shamir"}
@@ -91,11 +93,56 @@ def names_bound_in(place: ast.Module | ast.ClassDef) -> Iterator[str]:
 def is_named(dotted: str, repository: Path) -> bool:
     """Whether a dotted name is a folder or a module of ours, or a name in one."""
     whole = repository / dotted.removeprefix("veilsum.").replace(".", "/")
-    if whole.is_dir() or whole.with_suffix(".py").is_file():
+    if (
+        whole.is_dir()
+        or whole.with_suffix(".py").is_file()
+        or dotted.removeprefix("veilsum.") in veilsum.__all__
+    ):
         return True
     module = whole.parent.with_suffix(".py")
     module = module if module.is_file() else whole.parent / "__init__.py"
     return module.is_file() and whole.name in names_bound_in(ast.parse(module.read_text(encoding="utf-8")))
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """What stands as a text of its own: of modules, classes, functions and fields."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(said))):
+                yield said
+
+
+def gone_from(said: str, repository: Path) -> Iterator[str]:
+    """The modules, their names and the Python files that a docstring tells of and that are not there."""
+    named = re.compile(
+        rf"(?<![\w./])(?:veilsum|{'|'.join(FOLDERS)}|tests)(?:\.[A-Za-z_]\w*)+(?::\w+)?(?!\w*/)"
+    )
+    for found in named.findall(said):
+        if not found.endswith(".py") and not is_named(found.replace(":", "."), repository):
+            yield found
+    for found in re.findall(r"(?<![\w.])[\w*/-]+\.py\b", said):
+        if not any(file.match(found) for file in EVERY_FILE):
+            yield found
+
+
+def test_every_module_and_file_that_a_docstring_names_exists(repository: Path) -> None:
+    gone = {
+        f"{path}: {name}"
+        for path in EVERY_FILE
+        for said in docstrings(parse(path))
+        for name in gone_from(said, repository)
+    }
+    assert not gone
+
+
+def test_a_name_in_a_docstring_that_leads_nowhere_is_found(repository: Path) -> None:
+    there = "`roles.learning.contract.Learner`, veilsum.protocol.schemes, roles/cli/table.py, house.py, test_house_*.py"
+    assert not list(gone_from(there, repository))
+    for wrong in ("roles.learner.Learner", "veilsum.roles.learning.contract:Lerner", "protocol.wire.codecs"):
+        assert list(gone_from(f"See `{wrong}`.", repository)) == [wrong]
+        assert list(gone_from(f"See {wrong}, which", repository)) == [wrong]
+    for wrong in ("roles/cli/tables.py", "tabels.py"):
+        assert list(gone_from(f"as {wrong} says", repository)) == [wrong]
 
 
 def test_every_relative_link_leads_to_a_file_and_a_heading(repository: Path) -> None:

@@ -49,7 +49,7 @@ def imports_of(path: Path) -> Iterator[str]:
 
 
 def named_in_strings(tree: ast.Module) -> Iterator[str]:
-    """The places in our package that strings of a file name, `veilsum.package.module:name` with a dot for the colon.
+    """The places in our package that strings of a file name, module and attribute, with a dot for the colon.
 
     What an f-string or a sum holds is read where it is a constant of the file; a name whose end is not known ends in *.
     """

@@ -26,7 +26,9 @@ def test_the_committed_page_lists_only_files_that_exist_as_they_describe_themsel
         assert f"- `{file}`: {walk.first_sentence(repository / file)}\n" in page
 
 
-def test_the_committed_page_passes_through_every_module_of_the_schemes_that_it_walks(repository: Path) -> None:
+def test_the_committed_page_passes_through_every_module_of_the_schemes_that_it_walks(
+    repository: Path,
+) -> None:
     """A module that moves or is added shows here; whether the page is current in all else, the long test says."""
     rooms = ("schemes/masked", "schemes/ampc", "secure_sum")
     modules = {
