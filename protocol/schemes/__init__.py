@@ -29,6 +29,7 @@ from __future__ import annotations
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule, Timing
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import (
     AbortReason,
     LocalProtocolError,
@@ -140,6 +141,7 @@ __all__ = [
     "RoundOpened",
     "Schedule",
     "Scheme",
+    "Secret",
     "Send",
     "ServerContext",
     "ServerPerturbation",

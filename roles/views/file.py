@@ -37,6 +37,7 @@ from veilsum.roles.views.view import (
 FORMAT = "veilsum view 3"
 _FAMILY = b"veilsum view "
 _TABLE = "table"
+_KINDS_OF_SEEDS = ("given", "taken", "biases")
 
 
 class BadViewFile(LocalProtocolError):
@@ -124,8 +125,7 @@ def _table(view: View, arrays: _Arrays) -> dict[str, Any]:
             name: [arrays.put(data.inputs), arrays.put(data.targets)] for name, data in view.own_data.items()
         },
         "epoch_keys": [
-            [one.party, one.session.hex(), *(_hex(seeds) for seeds in (one.given, one.taken, one.biases))]
-            for one in view.session_keys
+            [one.party, one.session.hex(), *_packed_seeds(one.seeds)] for one in view.session_keys
         ],
         "noise_secrets": [
             [
@@ -144,6 +144,19 @@ def _packed(message: Message | None, arrays: _Arrays) -> list[Any] | None:
     stamp, body = message.stamp, b"".join(encode_message(message))
     place = arrays.put(np.frombuffer(body, dtype=np.uint8))
     return [stamp.session.hex(), stamp.round, stamp.attempt, stamp.model_hash.hex(), place]
+
+
+def _packed_seeds(seeds: Mapping[str, Mapping[str, Secret]]) -> list[Any]:
+    """The seeds of the first kinds in their places; behind them, where there are any, those of other kinds by name."""
+    others = {kind: _hex(each) for kind, each in seeds.items() if kind not in _KINDS_OF_SEEDS}
+    return [*(_hex(seeds.get(kind, {})) for kind in _KINDS_OF_SEEDS), *([others] if others else [])]
+
+
+def _opened_seeds(packed: list[Any]) -> dict[str, Mapping[str, Secret]]:
+    *first, others = packed if len(packed) > len(_KINDS_OF_SEEDS) else [*packed, {}]
+    known = zip(_KINDS_OF_SEEDS, first, strict=True)
+    named = {kind: each for kind, each in known if each or not others}
+    return {kind: _secrets(each) for kind, each in {**named, **others}.items()}
 
 
 def _hex(seeds: Mapping[str, Secret]) -> dict[str, str]:
@@ -188,8 +201,8 @@ def _view(table: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> View:
             for name, (inputs, targets) in table["own_data"].items()
         },
         session_keys=tuple(
-            SessionKeys(party, bytes.fromhex(session), _secrets(given), _secrets(taken), _secrets(biases))
-            for party, session, given, taken, biases in table["epoch_keys"]
+            SessionKeys(party, bytes.fromhex(session), _opened_seeds(packed))
+            for party, session, *packed in table["epoch_keys"]
         ),
         perturbation_secrets=tuple(
             PerturbationSecrets(

@@ -14,7 +14,6 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import Event, RoundCommitted
 from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.learning.task import Samples
@@ -29,6 +28,7 @@ from veilsum.roles.views.view import (
     Result,
     SessionKeys,
     TellsSecrets,
+    TellsSeeds,
     View,
 )
 
@@ -85,11 +85,11 @@ class ViewRecorder(RunObserver):
             self._results.append(Result(party, event.round, event.attempt, members, event.model, event.total))
 
     def _note_keys(self, party: PartyId) -> None:
-        """A party's coins are part of its view; of a peer's, the seeds of a session are what matters."""
+        """A party's coins are part of its view; of a participant's, the seeds of a session are what matters."""
         machine = self._machines.get(party)
         if not isinstance(machine, ParticipantMachine) or machine.session is None:
             return
-        if isinstance(machine.secrets, SessionSecrets):
+        if isinstance(machine.secrets, TellsSeeds):
             session = machine.session.id
             self._keys[party, session] = SessionKeys.of(party, session, machine.secrets)
 

@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
-from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.protocol.wire.codec import encode_message
 from veilsum.protocol.wire.messages import Message
@@ -72,21 +71,37 @@ class OwnUpdate:
 
 @dataclass(frozen=True, eq=False)
 class SessionKeys:
-    """A peer's secrets of one session: seeds of shares given and taken, and everyone's bias seeds."""
+    """A participant's secrets of one session: kind -> whose or shared with whom -> seed.
+
+    A peer that exchanges shares has seeds of those given and taken, and everyone's bias seeds where there are biases.
+    """
 
     party: str
     session: bytes
-    given: Mapping[str, Secret] = field(repr=False)
-    taken: Mapping[str, Secret] = field(repr=False)
-    biases: Mapping[str, Secret] = field(repr=False)
+    seeds: Mapping[str, Mapping[str, Secret]] = field(repr=False)
 
     @classmethod
-    def of(cls, party: str, session: bytes, secrets: SessionSecrets) -> SessionKeys:
-        given, taken, biases = (
-            {str(name): seed for name, seed in seeds.items()}
-            for seeds in (secrets.given, secrets.taken, secrets.biases)
+    def of(cls, party: str, session: bytes, secrets: TellsSeeds) -> SessionKeys:
+        told = secrets.tell_seeds().items()
+        return cls(
+            party, session, {kind: {str(name): one for name, one in each.items()} for kind, each in told}
         )
-        return cls(party, session, given, taken, biases)
+
+    @property
+    def taken(self) -> Mapping[str, Secret]:
+        return self.seeds.get("taken", {})
+
+    @property
+    def biases(self) -> Mapping[str, Secret]:
+        return self.seeds.get("biases", {})
+
+
+@runtime_checkable
+class TellsSeeds(Protocol):
+    """The secrets of a session, of whatever scheme, that tell their seeds to whoever records the party's own view."""
+
+    def tell_seeds(self) -> Mapping[str, Mapping[PartyId, Secret]]:
+        """Kind -> whose seed, or shared with whom -> seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +278,12 @@ def _inventory(view: View) -> Iterator[str]:
     for name, data in view.own_data.items():
         yield f"the {len(data)} samples of {name}"
     for keys in view.session_keys:
-        yield f"{keys.party}'s seeds of a session: {len(keys.taken)} shares taken, {len(keys.biases)} biases"
+        yield f"{keys.party}'s seeds of a session: {_seed_counts(keys)}"
     if view.perturbation_secrets:
         yield f"the server's perturbation keys of {len(view.perturbation_secrets)} attempts"
+
+
+def _seed_counts(keys: SessionKeys) -> str:
+    known = {"taken": "shares taken"}
+    told = {kind: len(seeds) for kind, seeds in keys.seeds.items() if kind != "given"}
+    return ", ".join(f"{count} {known.get(kind, kind)}" for kind, count in told.items())

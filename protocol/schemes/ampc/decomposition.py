@@ -47,6 +47,10 @@ class SessionSecrets:
     taken: Mapping[PartyId, Secret] = field(repr=False)
     biases: Mapping[PartyId, Secret] = field(repr=False)
 
+    def tell_seeds(self) -> Mapping[str, Mapping[PartyId, Secret]]:
+        """What the view of the peer that holds them has of these secrets."""
+        return {"given": self.given, "taken": self.taken, "biases": self.biases}
+
 
 def share_key(secret: Secret, stamp: Stamp, giver: PartyId, taker: PartyId) -> Secret:
     """The mask key of the share that `giver` cuts off for `taker` in this attempt."""

@@ -7,6 +7,7 @@ self masks of the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,7 +74,6 @@ def recover_models(view: View) -> list[Recovered]:
     return found
 
 
-def _secrets(biases: object, members: tuple[PartyId, ...]) -> SessionSecrets:
-    assert isinstance(biases, dict)
+def _secrets(biases: Mapping[str, Secret], members: tuple[PartyId, ...]) -> SessionSecrets:
     seeds: dict[PartyId, Secret] = {PartyId(name): seed for name, seed in biases.items()}
     return SessionSecrets(complete(members), {}, {}, seeds)

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 
 from tests.support.refusals import refusal
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets
 from veilsum.protocol.schemes.ampc.messages import SeedsForNeighbour
 from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import kind_of
+from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.views.file import BadViewFile, load_view, save_view
 from veilsum.roles.views.view import View, pool
-from veilsum.simulations.audit.stage import Played
+from veilsum.simulations.audit.stage import Played, play
 from veilsum.simulations.run.adversaries import members_of
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
@@ -132,6 +136,21 @@ def test_a_view_survives_the_way_to_disk_and_back(
     for mine, theirs in zip(view.session_keys, back.session_keys, strict=True):
         assert mine.biases.keys() == theirs.biases.keys()
         assert all(mine.biases[n].reveal() == theirs.biases[n].reveal() for n in mine.biases)
+
+
+def test_seeds_of_whatever_kind_a_scheme_tells_are_in_the_view_and_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seed = Secret(b"\x07" * 32)
+    monkeypatch.setattr(SessionSecrets, "tell_seeds", lambda self: {"pads": {PartyId("p3"): seed}})
+    config = FederationConfig(scheme="ampc", parties=("p1", "p2", "p3"), rounds=1, model="mlp2:16")
+    view = play(config, 1).view("p1")
+    save_view(view, tmp_path / "v")
+    back = load_view(tmp_path / "v")
+    for (keys,) in (view.session_keys, back.session_keys):
+        assert keys.seeds["pads"]["p3"].reveal() == seed.reveal()
+        assert not (keys.taken or keys.biases)
+    assert repr(view) == repr(back)
 
 
 def test_message_contents_come_back_to_the_bit(played: Stage, tmp_path: Path) -> None:
