@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.roles.process.test_driver import ALICE, DONE, Party, Script, knocks
+from tests.roles.process.test_driver import ALICE, DONE, DrivenParty, Script, knocks
 from tests.support.federations import make_federation
 from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
@@ -180,7 +180,10 @@ def test_a_driver_tells_its_recording_what_it_sends_and_receives_with_times(tmp_
         return [DONE] if heard == 3 else []
 
     board = Switchboard()
-    server, alice = Party(board, SERVER, Script([], hear)), Party(board, ALICE, Script([*knocks(3), DONE]))
+    server, alice = (
+        DrivenParty(board, SERVER, Script([], hear)),
+        DrivenParty(board, ALICE, Script([*knocks(3), DONE])),
+    )
     recordings = {party.name: recording_of(tmp_path / f"{party.name}.view") for party in (server, alice)}
     recordings[SERVER].party = SERVER
 
