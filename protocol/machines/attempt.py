@@ -33,6 +33,7 @@ from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, Remot
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import Event, RoundFailed, Send, TrainingRequested, WorkRequested
 from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.rules import ApplyMean, MachineRules
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.model import LocalResult, Model
@@ -41,12 +42,6 @@ from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp
 
 H = TypeVar("H", bound=Callable[..., list[Event]])
-
-ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64] | None, int], Model]
-"""The next model from the model of a round, the mean of its payloads and the round's number.
-
-Without a mean the round closes without a step.
-"""
 
 NextModel: TypeAlias = Callable[[Model, NDArray[np.float64] | None], Model]
 """The model after this round, from the model before it and the mean of its payloads; pure, and heavy."""
@@ -105,14 +100,12 @@ class NextPhase:
     deadline: float | None = None
 
 
-@dataclass(frozen=True)
-class ServerContext:
-    """Everything the server's side of an attempt stands on; `equipment` is known to the scheme alone."""
+@dataclass(frozen=True, kw_only=True)
+class AttemptContext:
+    """What both sides of an attempt stand on; `equipment` is known to the scheme alone."""
 
     me: Identity
-    roster: Roster
-    parameters: Parameters
-    timing: Timing
+    rules: MachineRules
     random: RandomBytes = field(repr=False)
     session: Session
     stamp: Stamp
@@ -120,6 +113,23 @@ class ServerContext:
     next_model: NextModel = field(repr=False)
     record: ParticipationRecord = field(repr=False)
     equipment: object | None = field(default=None, repr=False)
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.rules.parameters
+
+    @property
+    def timing(self) -> Timing:
+        return self.rules.timing
+
+    @property
+    def roster(self) -> Roster:
+        return self.rules.roster
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerContext(AttemptContext):
+    """Everything the server's side of an attempt stands on."""
 
     def open_round(self) -> list[Event]:
         """Tell every member that the attempt begins, with the model where the server holds it."""
@@ -128,25 +138,14 @@ class ServerContext:
         return [Send(name, opened) for name in self.session.members]
 
 
-@dataclass(frozen=True)
-class ParticipantContext:
-    """Everything a participant's side of an attempt stands on; `equipment` is known to the scheme alone."""
+@dataclass(frozen=True, kw_only=True)
+class ParticipantContext(AttemptContext):
+    """Everything a participant's side of an attempt stands on."""
 
-    me: Identity
-    roster: Roster
-    parameters: Parameters
-    timing: Timing
-    random: RandomBytes = field(repr=False)
-    session: Session
-    stamp: Stamp
-    model: Model | None = field(repr=False)
-    next_model: NextModel = field(repr=False)
     box_key: AgreementKey = field(repr=False)
     secrets: Any = field(repr=False)
-    record: ParticipationRecord = field(repr=False)
     train: Callable[[Trained, float], list[Event]] = field(repr=False)
     withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
-    equipment: object | None = field(default=None, repr=False)
 
     @property
     def name(self) -> PartyId:

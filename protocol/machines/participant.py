@@ -11,9 +11,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from veilsum.protocol.agreed.parameters import Parameters, Timing
-from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import (
     AbortReason,
     ProtocolError,
@@ -22,7 +19,6 @@ from veilsum.protocol.errors import (
 )
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
-    ApplyMean,
     AttemptMachine,
     Committed,
     Failed,
@@ -49,8 +45,8 @@ from veilsum.protocol.machines.events import (
     SessionBegan,
 )
 from veilsum.protocol.machines.local_training import LocalTraining
-from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
+from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_workable
 from veilsum.protocol.machines.session import (
     Farewell,
@@ -68,7 +64,6 @@ from veilsum.protocol.machines.session import (
 )
 from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.wire.messages import Message, Stamp
 
 EARLY_MESSAGES_PER_SENDER = 8
@@ -78,34 +73,15 @@ KNOCKS_PER_PATIENCE = 20
 class ParticipantMachine:
     table = PARTICIPANT_TABLE
 
-    def __init__(
-        self,
-        *,
-        identity: Identity,
-        roster: Roster,
-        parameters: Parameters,
-        scheme: Scheme,
-        timing: Timing,
-        random: RandomBytes,
-        model: Model | None,
-        apply: ApplyMean,
-        rounds_done: int = 0,
-        record: ParticipationRecord | None = None,
-        equipment: object | None = None,
-    ) -> None:
-        require_workable(scheme, parameters, roster)
-        require_equipped(scheme, model, equipment, at_server=False)
-        self._me = identity
-        self._roster = roster
-        self._parameters = parameters
+    def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
+        require_workable(scheme, rules.parameters, rules.roster)
+        require_equipped(scheme, begin.model, parts.equipment, at_server=False)
         self._scheme = scheme
-        self._timing = timing
-        self._random = random
-        self._apply = apply
-        self._equipment = equipment
-        self.model = model
-        self.rounds_done = rounds_done
-        self.record = record if record is not None else ParticipationRecord()
+        self._rules = rules
+        self._parts = parts
+        self.model = begin.model
+        self.rounds_done = begin.rounds_done
+        self.record = begin.record
         self.phase: Phase = ParticipantPhase.KNOCKING
         self.session: Session | None = None
         self._greeting: Greeting | None = None
@@ -130,7 +106,7 @@ class ParticipantMachine:
         return self._secrets
 
     def start(self, now: float) -> list[Event]:
-        self._give_up_at = now + self._timing.patience_s
+        self._give_up_at = now + self._rules.timing.patience_s
         return self._knock(now)
 
     def next_deadline(self) -> float | None:
@@ -183,8 +159,8 @@ class ParticipantMachine:
             raise Rejection(AbortReason.REPLAY, "an invitation to an earlier session")
         events = self._abandon_attempt("the server opened a new session")
         self._move(Invitation, ParticipantPhase.GREETING)
-        terms = SessionTerms(self._roster, self._parameters, message.nonce)
-        self._greeting = Greeting.answer(terms, self._me, self.rounds_done, self._random)
+        terms = SessionTerms(self._rules.roster, self._rules.parameters, message.nonce)
+        self._greeting = Greeting.answer(terms, self._parts.identity, self.rounds_done, self._parts.random)
         self._invitations.add(message.nonce)
         self.session = None
         self._be_patient(now)
@@ -209,7 +185,7 @@ class ParticipantMachine:
         stamp = message.stamp
         self._require_new_attempt(stamp)
         if self._scheme.server_holds_model:
-            require_model(message, self._parameters.dimension)
+            require_model(message, self._rules.parameters.dimension)
             model: Model = message.model
         else:
             assert self.model is not None
@@ -244,21 +220,19 @@ class ParticipantMachine:
         assert self.session is not None
         assert self._greeting is not None
         return ParticipantContext(
-            me=self._me,
-            roster=self._roster,
-            parameters=self._parameters,
-            timing=self._timing,
-            random=self._random,
+            me=self._parts.identity,
+            rules=self._rules,
+            random=self._parts.random,
             session=self.session,
             stamp=stamp,
             model=self.model,
-            next_model=next_model_of(self._apply, stamp.round),
+            next_model=next_model_of(self._parts.apply, stamp.round),
             box_key=self._greeting.box_key,
             secrets=self._secrets,
             record=self.record,
             train=self._train,
             withdraw=self._withdraw,
-            equipment=self._equipment,
+            equipment=self._parts.equipment,
         )
 
     def _train(self, then: Trained, now: float) -> list[Event]:
@@ -301,7 +275,7 @@ class ParticipantMachine:
         if isinstance(message, SessionOpened) or self._early.full_of(sender):
             return False
         if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
-            return sender in self._roster.participants
+            return sender in self._rules.roster.participants
         stamp, machine = message.stamp, self._machine
         if self.session is None or stamp.session != self.session.id:
             return False
@@ -367,7 +341,7 @@ class ParticipantMachine:
         if self.phase is ParticipantPhase.FINISHING:
             return []
         if message.completed and self._scheme.server_holds_model:
-            require_model_shape(message.model, self._parameters.dimension)
+            require_model_shape(message.model, self._rules.parameters.dimension)
             self.model, self.rounds_done = message.model, message.stamp.round
         events = self._abandon_attempt("the server ended the run")
         self._move(Farewell, ParticipantPhase.FINISHING)
@@ -376,17 +350,17 @@ class ParticipantMachine:
             return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
         if self.rounds_done < message.stamp.round:
             detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}"
-            return [*events, RunFailed(AbortReason.TIMED_OUT, self._me.name, detail)]
+            return [*events, RunFailed(AbortReason.TIMED_OUT, self._parts.identity.name, detail)]
         return [*events, RunFinished(self.rounds_done, self.model)]
 
     def _knock(self, now: float) -> list[Event]:
-        self._deadline = now + self._timing.patience_s / KNOCKS_PER_PATIENCE
+        self._deadline = now + self._rules.timing.patience_s / KNOCKS_PER_PATIENCE
         return [Send(SERVER, Knock(Stamp()))]
 
     def _be_patient(self, now: float) -> None:
         """The server was heard: wait for its next word for as long as a whole phase of others may take."""
-        self._deadline = now + self._timing.patience_s
-        self._give_up_at = now + 2 * self._timing.patience_s
+        self._deadline = now + self._rules.timing.patience_s
+        self._give_up_at = now + 2 * self._rules.timing.patience_s
 
     def _give_up(self) -> list[Event]:
         self._move("deadline", ParticipantPhase.FINISHING)

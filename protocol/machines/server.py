@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilsum.protocol.agreed.parameters import Parameters, Rekey, Timing
-from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.agreed.parameters import Rekey
 from veilsum.protocol.crypto.agreement import require_new_key
-from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.machines.attempt import (
-    ApplyMean,
     AttemptMachine,
     Committed,
     Failed,
@@ -37,8 +34,8 @@ from veilsum.protocol.machines.events import (
     SessionBegan,
     Warned,
 )
-from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
+from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_workable
 from veilsum.protocol.machines.session import (
     NONCE_BYTES,
@@ -56,52 +53,30 @@ from veilsum.protocol.machines.session import (
 )
 from veilsum.protocol.machines.transitions import Phase
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.randomness import RandomBytes, require_random
+from veilsum.protocol.randomness import require_random
 from veilsum.protocol.wire.messages import Message, Stamp
 
 
 class ServerMachine:
     table = SERVER_TABLE
 
-    def __init__(
-        self,
-        *,
-        identity: Identity,
-        roster: Roster,
-        parameters: Parameters,
-        scheme: Scheme,
-        timing: Timing,
-        random: RandomBytes,
-        rounds: int,
-        model: Model | None,
-        apply: ApplyMean,
-        rounds_done: int = 0,
-        first_attempt: int = 0,
-        record: ParticipationRecord | None = None,
-        equipment: object | None = None,
-    ) -> None:
-        require_workable(scheme, parameters, roster)
-        require_equipped(scheme, model, equipment, at_server=True)
-        self._me = identity
-        self._roster = roster
-        self._parameters = parameters
+    def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
+        require_workable(scheme, rules.parameters, rules.roster)
+        require_equipped(scheme, begin.model, parts.equipment, at_server=True)
         self._scheme = scheme
-        self._timing = timing
-        self._random = random
-        self._rounds = rounds
-        self._apply = apply
-        self._equipment = equipment
+        self._rules = rules
+        self._parts = parts
         self._parting_model: Model | None = None
-        self.model = model if scheme.server_holds_model else None
+        self.model = begin.model if scheme.server_holds_model else None
         self._model_hash = hash_model(self.model) if self.model is not None else b""
-        self.rounds_done = self._rounds_told = rounds_done
-        self.attempt = first_attempt
-        self._record = record if record is not None else ParticipationRecord()
+        self.rounds_done = self._rounds_told = begin.rounds_done
+        self.attempt = begin.attempt
+        self._record = begin.record
         self.phase: Phase = ServerPhase.IDLING
         self.session: Session | None = None
         self._invitation = b""
         self._hellos: dict[PartyId, HelloRecord] = {}
-        self._expected: frozenset[PartyId] = frozenset(roster.participants)
+        self._expected: frozenset[PartyId] = frozenset(rules.roster.participants)
         self._knocking: set[PartyId] = set()
         self._lost: set[PartyId] = set()
         self._opening_deadline: float | None = None
@@ -115,7 +90,7 @@ class ServerMachine:
         return self._machine
 
     def start(self, now: float) -> list[Event]:
-        if self.rounds_done >= self._rounds:
+        if self.rounds_done >= self._rules.rounds:
             return self._finish("start")
         return self._open("start", now)
 
@@ -145,7 +120,7 @@ class ServerMachine:
         return self._settled(machine.receive(sender, message, now), now)
 
     def _receive_own(self, sender: PartyId, message: Message, now: float) -> list[Event]:
-        self._roster.require_participant(sender)
+        self._rules.roster.require_participant(sender)
         match message:
             case Knock():
                 return self._answer_knock(sender)
@@ -178,11 +153,11 @@ class ServerMachine:
         self._move(trigger, ServerPhase.OPENING)
         self._machine = None
         self.session = None
-        self._invitation = require_random(self._random, NONCE_BYTES)
+        self._invitation = require_random(self._parts.random, NONCE_BYTES)
         self._hellos = {}
-        self._opening_deadline = now + self._timing.opening_s
+        self._opening_deadline = now + self._rules.timing.opening_s
         invitation = Invitation(Stamp(), self._invitation)
-        return [Send(name, invitation) for name in self._roster.participants]
+        return [Send(name, invitation) for name in self._rules.roster.participants]
 
     def _answer_knock(self, sender: PartyId) -> list[Event]:
         if self.phase is ServerPhase.OPENING:
@@ -207,7 +182,7 @@ class ServerMachine:
                 self._knocking.add(sender)
             return []
         self._hellos[sender] = hello.hello
-        enough = len(self._hellos) >= self._parameters.min_parties
+        enough = len(self._hellos) >= self._rules.parameters.min_parties
         if enough and self._expected & self._welcome <= self._hellos.keys():
             return self._close_opening(Hello, now)
         return []
@@ -215,20 +190,20 @@ class ServerMachine:
     @property
     def _welcome(self) -> frozenset[PartyId]:
         """Everyone; but a sum that may be open is repeated by those who took part in it, and the others wait."""
-        return self._record.electorate_of(self.rounds_done) or frozenset(self._roster.participants)
+        return self._record.electorate_of(self.rounds_done) or frozenset(self._rules.roster.participants)
 
     @property
     def _terms(self) -> SessionTerms:
-        return SessionTerms(self._roster, self._parameters, self._invitation)
+        return SessionTerms(self._rules.roster, self._rules.parameters, self._invitation)
 
     def _close_opening(self, trigger: type[Message] | str, now: float) -> list[Event]:
-        if len(self._hellos) < self._parameters.min_parties:
-            missing = sorted(set(self._roster.participants) - self._hellos.keys())
+        if len(self._hellos) < self._rules.parameters.min_parties:
+            missing = sorted(set(self._rules.roster.participants) - self._hellos.keys())
             return self._abandon(
                 trigger,
                 Failed(
                     AbortReason.COHORT_TOO_SMALL,
-                    detail=f"{len(self._hellos)} of at least {self._parameters.min_parties} parties are here; "
+                    detail=f"{len(self._hellos)} of at least {self._rules.parameters.min_parties} parties are here; "
                     f"missing: {', '.join(missing[:10])}",
                 ),
             )
@@ -248,17 +223,15 @@ class ServerMachine:
 
     def _context(self, session: Session) -> ServerContext:
         return ServerContext(
-            me=self._me,
-            roster=self._roster,
-            parameters=self._parameters,
-            timing=self._timing,
-            random=self._random,
+            me=self._parts.identity,
+            rules=self._rules,
+            random=self._parts.random,
             session=session,
             stamp=Stamp(session.id, self.rounds_done, self.attempt, self._model_hash),
             model=self.model,
-            next_model=next_model_of(self._apply, self.rounds_done),
+            next_model=next_model_of(self._parts.apply, self.rounds_done),
             record=self._record,
-            equipment=self._equipment,
+            equipment=self._parts.equipment,
         )
 
     def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
@@ -287,7 +260,7 @@ class ServerMachine:
         """Where participants hold the model, the round that is next is what they say it is."""
         if prepared.rounds_done is not None and prepared.rounds_done != self.rounds_done:
             self.rounds_done, self.attempt = prepared.rounds_done, 0
-        if self.rounds_done >= self._rounds:
+        if self.rounds_done >= self._rules.rounds:
             return self._finish("outcome")
         return self._begin_round("outcome", now)
 
@@ -315,10 +288,10 @@ class ServerMachine:
             events += [Send(name, closed) for name in self.session.members]
         self.rounds_done += 1
         self.attempt = self._failures = 0
-        if self.rounds_done >= self._rounds:
+        if self.rounds_done >= self._rules.rounds:
             return events + self._finish("outcome")
         gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
-        if gone or self._knocking or self._parameters.rekey is Rekey.ROUND:
+        if gone or self._knocking or self._rules.parameters.rekey is Rekey.ROUND:
             self._expected = (frozenset(self.session.members) - gone) | self._knocking
             return events + self._open("outcome", now)
         return events + self._begin_round("outcome", now)
@@ -334,11 +307,11 @@ class ServerMachine:
             events += [Send(name, closed) for name in self.session.members]
         self.attempt += 1
         self._failures += 1
-        if not failed.repeatable or self._failures >= self._parameters.max_attempts:
+        if not failed.repeatable or self._failures >= self._rules.parameters.max_attempts:
             return events + self._abandon("outcome", failed)
         present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
         wanted = present | self._knocking | (self._record.cohort_of(self.rounds_done) or frozenset())
-        enough = len(wanted) >= self._parameters.min_parties
+        enough = len(wanted) >= self._rules.parameters.min_parties
         self._expected = wanted if enough else frozenset(self.session.members)
         return events + self._open("outcome", now)
 
@@ -351,7 +324,7 @@ class ServerMachine:
         self._move(trigger, ServerPhase.FINISHING)
         self._machine = None
         farewell = self._farewell()
-        events: list[Event] = [Send(name, farewell) for name in self._roster.participants]
+        events: list[Event] = [Send(name, farewell) for name in self._rules.roster.participants]
         if self._failed is None:
             events.append(RunFinished(self.rounds_done, self.model))
         return events
@@ -369,7 +342,7 @@ class ServerMachine:
         if self._parting_model is None and self.model is not None:
             completed = self._failed is None
             self._parting_model = self._scheme.parting_model(
-                self.model, self._equipment, self._random, completed=completed
+                self.model, self._parts.equipment, self._parts.random, completed=completed
             )
             if completed and self._parting_model is None:
                 raise LocalProtocolError(

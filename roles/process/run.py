@@ -24,6 +24,8 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.rules import MachineRules, RoleParts
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
@@ -47,7 +49,7 @@ from veilsum.roles.process.context import (
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
-from veilsum.roles.process.machines import Rules
+from veilsum.roles.process.machines import holds_model, make_machine, rules_of, step_of
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
@@ -114,8 +116,9 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
             log.say("warning", text=text)
     persistent = saved.state if saved is not None else PersistentState(0, None)
     first = persistent.model if persistent.model is not None else find_first_model(context, learner)
-    rules = Rules.of(context.loaded.config, context.loaded.roster, len(first))
-    if rules.machines.holds_model(context.name):
+    scheme = context.loaded.config.find_scheme()
+    rules = rules_of(context.loaded.config, context.loaded.roster, len(first))
+    if holds_model(scheme, context.name):
         persistent.model = first
     persistent.life = state.next_life
     seen = saved.seen if saved is not None else {}
@@ -123,7 +126,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, persistent.life, seen)
     equipment = find_equipment(context, rules.parameters, learner)
     warnings = (
-        *rules.scheme.warnings(rules.parameters),
+        *scheme.warnings(rules.parameters),
         *equipment_notes(equipment),
         *defence_notes(context, learner),
     )
@@ -133,6 +136,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     recording = begin_recording(context, rules, learner, first if persistent.rounds_done == 0 else None, log)
     process = RoleProcess(
         context=context,
+        scheme=scheme,
         rules=rules,
         persistent=persistent,
         state=state,
@@ -152,7 +156,8 @@ class RoleProcess:
     """Everything one process runs on."""
 
     context: RoleContext
-    rules: Rules
+    scheme: Scheme
+    rules: MachineRules
     persistent: PersistentState
     state: StateFolder
     codec: EnvelopeCodec
@@ -195,7 +200,7 @@ class RoleProcess:
             self.log.say(
                 "started",
                 round=self.persistent.rounds_done,
-                rounds=self.rules.config.rounds,
+                rounds=self.rules.rounds,
                 life=self.persistent.life,
             )
             async with transport:
@@ -213,16 +218,17 @@ class RoleProcess:
             seal_chunk=channels.seal_chunk,
             open_chunk=channels.open_chunk,
             on_gone=lambda address: self.log.say("seems_gone", who=address),
-            connect_within_s=self.rules.config.timing.patience_s,
+            connect_within_s=self.rules.timing.patience_s,
         )
         return self.open_transport(request)
 
     async def _drive(self, transport: RoleTransport, work: Executor, disk: Executor) -> Ended:
-        timing = self.rules.config.timing
+        timing = self.rules.timing
         random = require_real_entropy(system_entropy)
-        machine = self.rules.machine(
-            self.context.identity, self.persistent, random, self.equipment, self.optimizer
-        )
+        context, state = self.context, self.persistent
+        step = step_of(context.loaded.config, context.name, state, self.optimizer)
+        parts = RoleParts(context.identity, random, step.apply, self.equipment)
+        machine = make_machine(self.scheme, self.rules, parts, state)
         if self.recording is not None:
             self.recording.hear_secrets(self.context.name, self.equipment)
         driver = Driver(
@@ -266,7 +272,7 @@ class RoleProcess:
                 life=self.persistent.life,
                 number=number,
                 round=self.persistent.rounds_done,
-                rounds=self.rules.config.rounds,
+                rounds=self.rules.rounds,
                 attempt=max(0, self.persistent.attempt - 1),
                 phase="training" if tally.training else driver.machine.phase.value,
                 sent_bytes=tally.sent_bytes,

@@ -20,6 +20,7 @@ from pathlib import Path
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import Event, RoundCommitted
+from veilsum.protocol.machines.rules import MachineRules
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.defences.keeping import KeepingLearner
@@ -27,7 +28,6 @@ from veilsum.roles.learning.first_model import shapes_of
 from veilsum.roles.learning.task import HoldsSamples
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.context import RoleContext, ask_for_task, find_first_model
-from veilsum.roles.process.machines import Rules
 from veilsum.roles.views.file import BadViewFile, load_view, save_view
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import PublicFacts, View
@@ -101,7 +101,7 @@ class ViewRecording(ViewRecorder):
 
 
 def begin_recording(
-    context: RoleContext, rules: Rules, learner: Learner | None, first: Model | None, log: RoleLog
+    context: RoleContext, rules: MachineRules, learner: Learner | None, first: Model | None, log: RoleLog
 ) -> ViewRecording | None:
     """The recording that the command line asks for, if it does; `first` is the model of round 0 where it is at hand."""
     path = context.options.record_view
@@ -114,7 +114,7 @@ def begin_recording(
         first = task.model if first is None and context.options.init is None else first
     else:
         shape, outputs = shapes_of(inner)
-    facts = PublicFacts(rules.config.agreed(), rules.parameters.dimension, shape, outputs)
+    facts = PublicFacts(context.loaded.config.agreed(), rules.parameters.dimension, shape, outputs)
     earlier = earlier_view(path, context.name, facts, resume=context.options.resume)
     if earlier is not None:
         first = earlier.initial_model

@@ -7,7 +7,7 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.participant import ParticipantMachine
+from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import Model
@@ -27,9 +28,8 @@ from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.equipment import TaskEquipment, equipment_notes
 from veilsum.roles.learning.factory import Defended, make_learner, make_server_optimizer
 from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
-from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.machines import Rules
+from veilsum.roles.process.machines import make_machine, rules_of, step_of
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.run.keypool import simulation_rsa_key
 
@@ -47,17 +47,31 @@ def learners_of_task(equipping: TaskEquipment, entropy: SeededEntropy) -> dict[P
     }
 
 
-@dataclass(frozen=True)
-class Federation:
-    config: FederationConfig
+@dataclass(frozen=True, kw_only=True)
+class FederationInMemory:
+    """What every federation in memory has, a simulated one and that of a table: rules, keys and a seeded source."""
+
     scheme: Scheme
-    parameters: Parameters
-    training: TrainingOptions
-    identities: Mapping[PartyId, Identity]
-    roster: Roster
+    rules: MachineRules
+    identities: Mapping[PartyId, Identity] = field(repr=False)
+    entropy: SeededEntropy = field(repr=False)
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.rules.parameters
+
+    @property
+    def roster(self) -> Roster:
+        return self.rules.roster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation(FederationInMemory):
+    """A federation that trains as its configuration says."""
+
+    config: FederationConfig
     learners: Mapping[PartyId, Learner]
     initial_model: Model
-    entropy: SeededEntropy
     equipping: TaskEquipment
     optimizer: StepOptimizer | None = None
 
@@ -80,10 +94,8 @@ class Federation:
         return cls(
             config=config,
             scheme=scheme,
-            parameters=config.parameters(len(model)),
-            training=config.training_options(),
+            rules=rules_of(config, simulated_roster(identities), len(model)),
             identities=identities,
-            roster=Roster(1, tuple(identity.public for identity in identities.values())),
             learners=learners,
             initial_model=model,
             entropy=entropy,
@@ -117,19 +129,16 @@ class Federation:
         """What a party has before its first round."""
         return PersistentState(0, self.initial_model)
 
-    @property
-    def rules(self) -> Rules:
-        return Rules(self.config, self.scheme, self.parameters, self.training, self.roster)
-
     def machine(self, name: PartyId, state: PersistentState) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{state.life}")
-        equipment = self.equipment[name]
-        return self.rules.machine(self.identities[name], state, random, equipment, self.optimizer)
+        step = step_of(self.config, name, state, self.optimizer)
+        parts = RoleParts(self.identities[name], random, step.apply, self.equipment[name])
+        return make_machine(self.scheme, self.rules, parts, state)
 
     def server_step(self) -> ServerStep:
         """What makes the next model from a mean, as a server that has done no round yet."""
-        return ServerStep(self.training, self.optimizer)
+        return ServerStep(self.config.training_options(), self.optimizer)
 
 
 def simulated_identities(
@@ -144,3 +153,8 @@ def simulated_identities(
         rsa = simulation_rsa_key(index) if scheme.needs_rsa else None
         identities[name] = Identity(name, scheme.participant_role, signing, rsa)
     return identities
+
+
+def simulated_roster(identities: Mapping[PartyId, Identity]) -> Roster:
+    """A roster of these, in their order, which nobody needs to sign."""
+    return Roster(1, tuple(identity.public for identity in identities.values()))

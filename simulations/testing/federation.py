@@ -7,23 +7,20 @@ shows in the sum at once, and says whose it was.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Timing
-from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
 from veilsum.protocol.machines.participant import ParticipantMachine
-from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.randomness import RandomBytes
@@ -31,9 +28,9 @@ from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.learning.contract import PAYLOADS, apply_update
 from veilsum.roles.learning.equipment import equip
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.machines import MachineRules
+from veilsum.roles.process.machines import make_machine
 from veilsum.roles.process.persistent_state import PersistentState
-from veilsum.simulations.run.federation import simulated_identities
+from veilsum.simulations.run.federation import FederationInMemory, simulated_identities, simulated_roster
 from veilsum.simulations.testing.perturbation import (
     TableClientPerturbation,
     TableLearner,
@@ -60,18 +57,11 @@ class MarkedLearner:
         return LocalResult(payload, 1 + int.from_bytes(digest[:4], "big") % self.max_weight)
 
 
-@dataclass(frozen=True)
-class TableFederation:
-    """What all parties of a table agree on, and the private keys of each."""
+@dataclass(frozen=True, kw_only=True)
+class TableFederation(FederationInMemory):
+    """What all parties of a table agree on, the private keys of each, and one learner for all."""
 
-    scheme: Scheme
-    parameters: Parameters
-    timing: Timing
-    rounds: int
-    identities: dict[PartyId, Identity] = dataclasses.field(repr=False)
-    roster: Roster = dataclasses.field(repr=False)
-    learner: TableLearner = dataclasses.field(repr=False)
-    entropy: SeededEntropy = dataclasses.field(repr=False)
+    learner: TableLearner = field(repr=False)
 
     def equipment_of(self, name: PartyId) -> object | None:
         """What the machine of a party is given besides: by its scheme, or a perturbation in a few lines of numpy."""
@@ -87,8 +77,8 @@ class TableFederation:
         self, name: PartyId, state: PersistentState, random: RandomBytes
     ) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
-        rules = MachineRules(self.scheme, self.parameters, self.timing, self.rounds, self.roster)
-        return rules.machine(self.identities[name], state, random, self.apply, self.equipment_of(name))
+        parts = RoleParts(self.identities[name], random, self.apply, self.equipment_of(name))
+        return make_machine(self.scheme, self.rules, parts, state)
 
     @property
     def participants(self) -> tuple[PartyId, ...]:
@@ -132,11 +122,13 @@ def found_federation(
     identities = simulated_identities(found, names, entropy)
     return TableFederation(
         scheme=found,
-        parameters=Parameters(scheme, encoding, dimension, **parameters),
-        timing=timing or Timing(),
-        rounds=rounds,
+        rules=MachineRules(
+            Parameters(scheme, encoding, dimension, **parameters),
+            timing or Timing(),
+            rounds,
+            simulated_roster(identities),
+        ),
         identities=identities,
-        roster=Roster(1, tuple(identity.public for identity in identities.values())),
         learner=learner or MarkedLearner(names, dimension),
         entropy=entropy,
     )

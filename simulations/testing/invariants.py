@@ -143,7 +143,7 @@ def _key_violations(table: Table) -> Iterator[InvariantViolated]:
 
 def _waiting_violations(table: Table) -> Iterator[InvariantViolated]:
     busy = {job.party for job in table.jobs}
-    timing = table.federation.timing
+    timing = table.federation.rules.timing
     longest = max(timing.patience_s, timing.training_s + timing.phase_s, 2 * timing.phase_s)
     for name in table.present:
         machine = table.machines[name]

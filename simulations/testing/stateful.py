@@ -198,7 +198,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
         endings = self.table.trace.endings
         assert set(self.table.present) <= endings.keys()
         if self.reference.must_complete:
-            rounds = self.table.federation.rounds
+            rounds = self.table.federation.rules.rounds
             assert self.table.server.rounds_done == rounds, endings[SERVER]
             assert all(isinstance(endings[name], RunFinished) for name in self.table.present), endings
 

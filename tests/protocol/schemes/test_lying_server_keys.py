@@ -51,7 +51,7 @@ LOW_ORDER = (1).to_bytes(32, "little")
 
 def all_commit(table: Table) -> bool:
     table.run()
-    return all(len(told(table, name).commits) == table.federation.rounds for name in table.participants)
+    return all(len(told(table, name).commits) == table.federation.rules.rounds for name in table.participants)
 
 
 def lying_keys(

@@ -97,7 +97,9 @@ def test_an_evicted_party_is_refused_by_the_server_and_in_every_list_of_hellos(s
     evicted = table.federation.identities[PartyId("p4")]
     kept = {name: one for name, one in table.federation.identities.items() if name != "p4"}
     roster = Roster(2, tuple(one.public for one in kept.values()))
-    table = Table(replace(table.federation, identities=kept, roster=roster))
+    table = Table(
+        replace(table.federation, identities=kept, rules=replace(table.federation.rules, roster=roster))
+    )
     table.start()
     honest = until(table, Hello).message
     assert isinstance(honest, Hello)
@@ -122,7 +124,8 @@ def test_a_hello_under_another_roster_is_not_admitted(scheme: str) -> None:
     table = lying_table(scheme, 5)
     honest = until(table, Hello, sender="p0").message
     assert isinstance(honest, Hello)
-    other = replace(table.federation, roster=Roster(2, table.federation.roster.identities))
+    rules = replace(table.federation.rules, roster=Roster(2, table.federation.roster.identities))
+    other = replace(table.federation, rules=rules)
     hello = hello_of(other, table.federation.identities[P0], "p0", honest.invitation)
     refuses(table, "server", "p0", hello, REASON.BAD_SIGNATURE)
 

@@ -41,7 +41,7 @@ from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
-from veilsum.simulations.testing.federation import MAX_WEIGHT
+from veilsum.simulations.testing.federation import MAX_WEIGHT, TableFederation
 from veilsum.simulations.testing.table import Table
 from veilsum.simulations.testing.trace import InFlight
 
@@ -269,6 +269,10 @@ def test_an_unknown_scheme_is_named_with_those_that_exist() -> None:
         find_scheme("magic")
 
 
+def with_rules(federation: TableFederation, **changed: Any) -> TableFederation:
+    return replace(federation, rules=replace(federation.rules, **changed))
+
+
 REFUSED_BEFORE_ANY_MESSAGE = {
     "parts without a bridge": ({"graph": "edges:p0-p1,p2-p3", "parties": 4}, "p0 and p2"),
     "fewer parties than the minimum": ({"min_parties": 4, "parties": 4, "roster": 3}, "3 participants"),
@@ -292,7 +296,7 @@ def test_what_cannot_work_is_said_before_any_message(scheme: str, problem: str) 
         federation = lying_table(scheme, **fields).federation
         kept = {SERVER, *federation.participants[:roster]}
         identities = tuple(one for one in federation.roster.identities if one.name in kept)
-        new_machine(replace(federation, roster=Roster(1, identities)), SERVER)
+        new_machine(with_rules(federation, roster=Roster(1, identities)), SERVER)
 
 
 @pytest.mark.parametrize("scheme", PEERS)
@@ -309,7 +313,7 @@ def test_a_peer_without_an_rsa_key_is_found_before_any_message(scheme: str) -> N
     kept = [one.public for name, one in table.federation.identities.items() if name != "p3"]
     roster = Roster(1, (*kept, peer.public))
     with refusal(ParameterError, "p3", "RSA"):
-        new_machine(replace(table.federation, roster=roster), SERVER)
+        new_machine(with_rules(table.federation, roster=roster), SERVER)
 
 
 def test_a_roster_larger_than_the_number_budget_is_refused() -> None:
@@ -317,7 +321,7 @@ def test_a_roster_larger_than_the_number_budget_is_refused() -> None:
     table = lying_table("masked", 5)
     parameters = Parameters("masked", plan(4, MAX_WEIGHT, 8.0, 64).encoding, 6)
     with refusal(ParameterError, 5, 4, "participants"):
-        new_machine(replace(table.federation, parameters=parameters), SERVER)
+        new_machine(with_rules(table.federation, parameters=parameters), SERVER)
 
 
 @pytest.mark.parametrize("scheme", SECURE)

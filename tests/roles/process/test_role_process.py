@@ -17,6 +17,7 @@ from tests.support.federations import make_federation
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.launch import processes
 from veilsum.roles.monitor.log import RoleLog
@@ -27,7 +28,7 @@ from veilsum.roles.process.context import RoleOptions, enter_role
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
-from veilsum.roles.process.machines import Rules
+from veilsum.roles.process.machines import make_machine, rules_of
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
 from veilsum.transport.errors import TooLarge
@@ -70,9 +71,10 @@ def make_process(folder: Path, said: io.StringIO) -> process.RoleProcess:
     make_federation(folder, "plain", 2)
     context = enter_role(Role.CLIENT, RoleOptions(folder, "p1"))
     config = context.loaded.config
-    rules = Rules.of(config, context.loaded.roster, 40)
+    rules = rules_of(config, context.loaded.roster, 40)
     return process.RoleProcess(
         context=context,
+        scheme=config.find_scheme(),
         rules=rules,
         persistent=PersistentState(0, None),
         state=StateFolder(folder / "state", context.name, config.agreed_digest),
@@ -89,7 +91,12 @@ def make_driver(role: process.RoleProcess, transport: LostStatuses) -> Driver:
     executor = ThreadPoolExecutor(1)
     return Driver(
         party=role.context.name,
-        machine=role.rules.machine(role.context.identity, role.persistent, SeededEntropy(1)),
+        machine=make_machine(
+            role.scheme,
+            role.rules,
+            RoleParts(role.context.identity, SeededEntropy(1), lambda model, mean, round_number: model),
+            role.persistent,
+        ),
         codec=role.codec,
         transport=transport,
         persistent=role.persistent,

@@ -30,7 +30,7 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.process.context import RoleOptions, enter_role, make_party_learner
-from veilsum.roles.process.machines import Machine, Rules
+from veilsum.roles.process.machines import Machine, rules_of
 from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.roles.views.file import load_view, save_view
 from veilsum.roles.views.recorder import ViewRecorder
@@ -299,7 +299,7 @@ def test_server_and_client_state_the_same_public_facts_with_and_without_torch(tm
     }
     learner = make_party_learner(places["p1"], tmp_path)
     first = learner.initial_model()
-    rules = Rules.of(fed.config, fed.roster, len(first))
+    rules = rules_of(fed.config, fed.roster, len(first))
     views = {}
     for name, context in places.items():
         own = learner if name == "p1" else None
@@ -319,7 +319,7 @@ def test_server_and_client_state_the_same_public_facts_with_and_without_torch(tm
 def test_without_the_flag_nothing_is_recorded(tmp_path: Path) -> None:
     fed = make_federation(tmp_path / "fed", "masked")
     context = enter_role(Role.SERVER, RoleOptions(fed.folder, "server"))
-    rules = Rules.of(fed.config, fed.roster, 40)
+    rules = rules_of(fed.config, fed.roster, 40)
     log = RoleLog("server", "json", io.StringIO())
     assert begin_recording(context, rules, None, None, log) is None
 

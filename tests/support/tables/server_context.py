@@ -20,9 +20,7 @@ def opened_session(parties: int, **fields: Any) -> tuple[TableFederation, Server
     assert session is not None
     context = ServerContext(
         me=federation.identities[SERVER],
-        roster=federation.roster,
-        parameters=federation.parameters,
-        timing=federation.timing,
+        rules=federation.rules,
         random=federation.entropy.for_party("parts"),
         session=session,
         stamp=opening.stamp,

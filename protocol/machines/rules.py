@@ -1,0 +1,59 @@
+"""What a machine is given at its start: what all parties go by, what its role brings, and what it already knows.
+
+The scheme is handed over beside the rules and not in them: it makes machines for contexts, and contexts hold the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.randomness import RandomBytes
+
+ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64] | None, int], Model]
+"""The next model from the model of a round, the mean of its payloads and the round's number.
+
+Without a mean the round closes without a step.
+"""
+
+
+@dataclass(frozen=True)
+class MachineRules:
+    """What the machines of a federation go by, whatever is trained in it."""
+
+    parameters: Parameters
+    timing: Timing
+    rounds: int
+    roster: Roster = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RoleParts:
+    """What the role of one party hands to its machine; `equipment` is known to the scheme alone."""
+
+    identity: Identity
+    random: RandomBytes = field(repr=False)
+    apply: ApplyMean = field(repr=False)
+    equipment: object | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """What a party knows when its machine starts; `attempt` is the first number not used in the round that is next.
+
+    `model` is None for a party that is given it in each round.
+    """
+
+    model: Model | None = field(default=None, repr=False)
+    rounds_done: int = 0
+    attempt: int = 0
+    record: ParticipationRecord = field(default_factory=ParticipationRecord, repr=False)
