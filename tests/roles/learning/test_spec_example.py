@@ -16,7 +16,7 @@ from veilsum.roles.learning.training.compare import train_alone
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
-SPEC = Path(__file__).parents[3] / "specs" / "learning.md"
+SPEC = Path(__file__).parents[3] / "specs" / "tasks.md"
 
 
 def test_the_example_of_the_spec_is_a_task_of_about_twenty_lines_that_learns(
@@ -37,6 +37,6 @@ def test_the_example_of_the_spec_is_a_task_of_about_twenty_lines_that_learns(
 def test_the_spec_lists_every_built_in_task_and_only_models_that_exist() -> None:
     text = SPEC.read_text()
     assert all(f"| `{name}`" in text for name in BUILT_IN)
-    models = text.split("## 7. Models")[1].split("\n## ")[0]
+    models = text.split("## 4. Models")[1].split("\n## ")[0]
     for name in re.findall(r"`([a-z]+[0-9]*(?:-[a-z]+)?)`", models):
         build_model(name, (3, 32, 32), 10)
