@@ -18,6 +18,8 @@ WIDEST_LINE = 160
 EVERY_FILE = [Path("veilsum/__init__.py"), *source_files(), *files_of_tests()]
 PLAN = ["plan", "--parties", "100", "--max-weight", "1000", "--clip", "8", "--bits", "64"]
 
+GENERATED = {"specs/machines.md", "specs/walk.md", "specs/figures/audit.md", "specs/figures/ppc.md"}
+"""Pages that programs write; a row of theirs may be wide."""
 FOREIGN = {"LimitNOFILE", "RuleBasedStateMachine", "Sequential", "Shamir"}
 """Names of other libraries and programs that pages use."""
 REMOVED = {"protocol/transcript.py"}
@@ -222,14 +224,21 @@ def test_every_class_that_a_page_names_exists_and_has_the_member_named_with_it(r
     }
 
 
-def test_lines_stay_short_except_where_a_table_row_cannot_be_broken(repository: Path) -> None:
+def test_lines_of_pages_that_people_write_stay_short(repository: Path) -> None:
     wide = [
         f"{page.relative_to(repository)}:{number}"
         for page in pages(repository)
+        if str(page.relative_to(repository)) not in GENERATED
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
-        if len(line) > WIDEST_LINE and not line.startswith("|")
+        if len(line) > WIDEST_LINE
     ]
     assert not wide
+
+
+def test_the_index_says_which_pages_are_generated(repository: Path) -> None:
+    index = (repository / "specs" / "README.md").read_text(encoding="utf-8")
+    table = index.partition("| generated page |")[2].partition("\n\n")[0]
+    assert {f"specs/{name}" for name in re.findall(r"\]\(([\w/-]+\.md)\)", table)} == GENERATED
 
 
 def test_the_plan_in_the_readme_is_what_the_command_prints(

@@ -43,12 +43,12 @@ def _require_scheme(request: Request, config: FederationConfig) -> None:
     if perturbs and entry.needs_gradient and SERVER not in members_of(request.adversary, config.parties):
         raise AttackDoesNotFit(
             f"{request.attack} needs a gradient, and {request.adversary} sees perturbed models only under "
-            f"{request.scheme}: use perturbation or one of the noise attacks"
+            f"{request.scheme}: use perturbation or one of the attacks noise-*"
         )
     if perturbs and (entry.needs_steps or entry.needs_rounds):
         raise AttackDoesNotFit(
             f"{request.attack} is made for models that parties train step by step, and {request.scheme} recovers one "
-            "gradient per round: use noise-membership or one of the noise attacks"
+            "gradient per round: use noise-membership or one of the attacks noise-*"
         )
     if entry.needs_perturbation and not perturbs:
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""Fair ratios on a noisy machine.
+"""Fair ratios on a busy machine.
 
 Other work slows everything down in bursts. So the things to compare take turns, and each is judged by its
 best turn in CPU seconds: a burst then spoils a turn of each, not all the turns of one.

@@ -150,7 +150,7 @@ class Dice:
         return tuple(self._one_arrival() for _ in range(copies))
 
     def damaged(self, data: Buffer) -> bytes:
-        """The same bytes with one bit flipped; nothing becomes one byte of noise."""
+        """The same bytes with one bit flipped; nothing becomes one random byte."""
         damaged = bytearray(data) or bytearray(1)
         position = self._random.randrange(len(damaged) * 8)
         damaged[position // 8] ^= 1 << position % 8

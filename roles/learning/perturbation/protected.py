@@ -56,7 +56,7 @@ def with_parameters(model: Model, parameters: Reals) -> Model:
 
 
 class Predictor:
-    """A model from a safetensors file, protected or not, ready to predict."""
+    """A model from a safetensors file, the true one or a protected model, ready to predict."""
 
     def __init__(self, task: Task, model: FloatVector) -> None:
         self._module = task.build_model().eval()

@@ -74,13 +74,13 @@ def test_the_log_exchange_survives_offsets_at_which_the_printed_one_refuses() ->
     true = np.linspace(-1, 1, 2 * CLASSES).reshape(2, CLASSES)
     for exchange in ("log", "printed"):
         key = make_key(exchange, gamma=300.0)
-        noisy = true + alpha[:, None] * key.offset
+        perturbed = true + alpha[:, None] * key.offset
         if exchange == "printed":
             with refusal(ExchangeOverflow, "printed", "gamma", "log") as caught:
-                ask(key.public, noisy, alpha, SeededEntropy(2))
+                ask(key.public, perturbed, alpha, SeededEntropy(2))
             assert caught.value.spread > caught.value.limit
         else:
-            asked = ask(key.public, noisy, alpha, SeededEntropy(2))
+            asked = ask(key.public, perturbed, alpha, SeededEntropy(2))
             result = conclude(key.public, asked, answer(key, asked.request, SeededEntropy(3)))
             found = result.surrogate - key.blinders[key.public.partition] * result.direction
             assert np.allclose(found, softmax(true), atol=1e-9)

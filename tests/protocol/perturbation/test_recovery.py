@@ -307,21 +307,21 @@ def test_a_whole_training_with_fresh_keys_ends_where_plain_training_ends(loss: s
     """Twelve rounds, momentum at the server, a new key each round, gamma following the condition number."""
     case = dense_case(loss, 2, 4)
     final = []
-    for protected in (False, True):
+    for perturbs in (False, True):
         model, settings = case.build().double(), replace(case.settings, precision="float64")
         plan = trace(model, torch.zeros(1, 2, 5, 5))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         for round_number in range(12):
             true = plan.flatten(model.state_dict())
             key = new_key(
-                plan, settings if protected else replace(settings, mode="scale"), SeededEntropy(round_number)
+                plan, settings if perturbs else replace(settings, mode="scale"), SeededEntropy(round_number)
             )
             client = copy.deepcopy(model)
-            load_parameters(plan, client, key.perturb(true) if protected else true)
+            load_parameters(plan, client, key.perturb(true) if perturbs else true)
             uploads = [upload(plan, client, key, x, y) for x, y in case.batches()]
             aggregate = weighted_mean(uploads, [float(size) for size in case.sizes])
             gradient = aggregate["gradient"][:-1]
-            if protected:
+            if perturbs:
                 found = recover(key, aggregate)
                 gradient, settings = found.gradient, settings.adapted(found.condition)
             for parameter, place in zip(model.parameters(), plan.slices.values(), strict=True):

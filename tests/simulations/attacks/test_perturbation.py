@@ -117,8 +117,8 @@ def task() -> Task:
     return Task(plan, (inputs[:OWN], labels[:OWN]), inputs[4 * OWN :], states)
 
 
-def test_raw_noisy_outputs_do_hide_predictions_from_a_client_that_does_nothing(task: Task) -> None:
-    """The scheme does what it shows: without an attack, noisy predictions are near chance."""
+def test_raw_perturbed_outputs_do_hide_predictions_from_a_client_that_does_nothing(task: Task) -> None:
+    """The scheme does what it shows: without an attack, perturbed predictions are near chance."""
     view = task.view(LATE, PerturbationSettings(groups=CLASSES, gamma=100.0))
     assert view.agreement(view.unseen_outputs.argmax(axis=1)) < 0.4
 

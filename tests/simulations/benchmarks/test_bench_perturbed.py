@@ -54,7 +54,7 @@ def test_limits_are_shown_where_they_are_set(changes, client: float | None, serv
 
 
 def test_where_layouts_are_the_same_there_is_one_plain_client_to_compare_with() -> None:
-    """Two measurements of the same thing would differ by noise and suggest a reason."""
+    """Two measurements of the same thing would differ by chance and suggest a reason."""
     figures = run("mlp3", 4, "mse", 1, "scale+offset", input_shape=(1, 8, 8), turns=1)
     assert figures["client_over_plain_same_layout"] == figures["client_over_plain"]
     figures = run("resnet20", 2, "mse", 1, "scale+offset", input_shape=(3, 8, 8), turns=1)

@@ -160,7 +160,7 @@ def test_two_thousand_seeds_of_faults(scheme: str) -> None:
         run_seed(seed, scheme, ("", "1@upload", "1@shares", "2@upload")[seed % 4])
 
 
-def test_the_server_of_ampc_sees_noise_and_the_peers_the_model() -> None:
+def test_the_server_of_ampc_sees_uniform_words_and_the_peers_the_model() -> None:
     config = FederationConfig(scheme="ampc", task="digits", rounds=2, seed=7)
     saw = simulate(config).figures()["saw"]
     assert "uniform words" in saw[SERVER]

@@ -196,7 +196,7 @@ def test_participants_give_up_on_a_server_that_never_comes_back() -> None:
     assert {endings[name].reason for name in table.participants} == {AbortReason.TIMED_OUT}
 
 
-def test_only_a_crashed_party_restarts_and_only_a_seated_one_crashes() -> None:
+def test_only_a_crashed_party_restarts_and_only_a_present_one_crashes() -> None:
     table = Table.build("plain")
     with pytest.raises(LocalProtocolError, match="has not crashed"):
         table.restart("p0")
