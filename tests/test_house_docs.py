@@ -1,4 +1,4 @@
-"""The pages for people, and docstrings: links lead somewhere, names name what exists, examples show what commands print."""
+"""Pages for people, and docstrings: links lead somewhere, names name what exists, examples show what commands print."""
 
 from __future__ import annotations
 
