@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.setting import ALL_SAMPLES
 from veilsum.roles.config.settings import BROKER, SETTINGS, TABLES, Form, Setting
-from veilsum.roles.config.values import ALL_SAMPLES, default_of
+from veilsum.roles.config.values import default_of
 
 _TITLES = {
     "federation": "federation",

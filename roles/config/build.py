@@ -7,8 +7,7 @@ remaining questions can still be asked. Whoever corrects a file then corrects it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from veilsum.protocol.agreed.parameters import (
     COMPLETE_GRAPH,
@@ -19,7 +18,6 @@ from veilsum.protocol.agreed.parameters import (
     Rekey,
     Schedule,
     ShareMode,
-    Timing,
 )
 from veilsum.protocol.agreed.sizing import find_degree_and_threshold
 from veilsum.protocol.agreed.threat import Threat
@@ -33,9 +31,7 @@ from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.config.values import FederationValues
 
 if TYPE_CHECKING:
-    from veilsum.roles.learning.contract import Payload
-    from veilsum.roles.learning.task import Loss, TaskOptions
-    from veilsum.roles.learning.training.settings import GradientBatch, Optimizer, TrainingOptions
+    pass
 
 LARGEST_COMPLETE_GRAPH = 100
 _DRAWING_SEED = bytes(32)
@@ -61,10 +57,6 @@ class Problems:
             self.found.append(str(refusal))
         return stand_in
 
-    def raise_if_any(self) -> None:
-        if self.found:
-            raise ParameterError(self.found)
-
 
 def build_parameters(config: FederationValues, dimension: int) -> Parameters:
     problems = Problems()
@@ -75,13 +67,35 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
         lambda: _plan_numbers(config, scheme),
         plan(len(config.parties), 1, 1.0, 64).encoding,
     )
-    make = _maker(config, scheme, encoding, graph, threshold)
     problems.found += _option_problems(config, scheme)
-    made = problems.attempt(lambda: make(dimension), None)
+    smallest = problems.attempt(lambda: config.cohort_floor, Scheme.default_min_parties)
+    made = problems.attempt(
+        lambda: Parameters(
+            scheme=config.scheme if scheme is None else scheme.name,
+            encoding=encoding,
+            dimension=dimension,
+            min_parties=smallest,
+            graph=graph,
+            threat=Threat(config.threat),
+            threshold=threshold,
+            recovery=Recovery(config.recovery),
+            bias=Bias(config.bias),
+            share_mode=ShareMode(config.shares),
+            rekey=Rekey(config.rekey),
+            schedule=Schedule(config.schedule),
+            payload=config.upload,
+            differencing=Differencing(config.differencing),
+            min_cohort_change=config.min_cohort_change,
+            max_attempts=config.max_attempts,
+            options=_options(config),
+        ),
+        None,
+    )
     if made is not None and scheme is not None:
         problems.found += scheme.problems(made)
-    problems.raise_if_any()
-    return cast(Parameters, made)
+    if made is None or problems.found:
+        raise ParameterError(problems.found)
+    return made
 
 
 def choose_graph(config: FederationValues, scheme: Scheme | None) -> tuple[GraphPolicy, int | None]:
@@ -97,52 +111,20 @@ def choose_graph(config: FederationValues, scheme: Scheme | None) -> tuple[Graph
     return GraphPolicy(GraphKind.K_REGULAR, k=size.k), config.threshold or size.t
 
 
-def require_workable(config: FederationValues) -> None:
+def find_problems(config: FederationValues) -> list[str]:
+    """All that cannot work whatever the model's dimension."""
     from veilsum.roles.learning.splits import parse_split
 
     problems = Problems()
-    problems.attempt(lambda: build_timing(config), None)
+    problems.attempt(lambda: config.timing, None)
     problems.attempt(lambda: parse_split(config.split), None)
-    problems.attempt(lambda: build_training_options(config, config.device), None)
-    problems.attempt(lambda: build_task_options(config, None), None)
+    problems.attempt(config.training_options, None)
+    problems.attempt(config.task_options, None)
     problems.attempt(lambda: _require_task_name(config.task), None)
     problems.attempt(lambda: _require_fitting_defence(config), None)
     problems.attempt(lambda: _require_fitting_optimizer(config), None)
     problems.attempt(lambda: build_parameters(config, 1), None)
-    problems.raise_if_any()
-
-
-def build_timing(config: FederationValues) -> Timing:
-    return Timing(config.opening_s, config.phase_s, config.training_s, config.patience_s)
-
-
-def build_training_options(config: FederationValues, device: str) -> TrainingOptions:
-    from veilsum.roles.learning.training.settings import TrainingOptions
-
-    return TrainingOptions(
-        optimizer=cast("Optimizer", config.optimizer),
-        learning_rate=config.learning_rate,
-        momentum=config.momentum,
-        local_epochs=config.local_epochs,
-        batch_size=config.batch_size,
-        schedule=config.lr_schedule,
-        payload=cast("Payload", config.upload),
-        gradient_batch=cast("GradientBatch", config.gradient_batch),
-        device=device,
-        server_optimizer=config.server_optimizer,
-    )
-
-
-def build_task_options(config: FederationValues, data: Path | str | None) -> TaskOptions:
-    from veilsum.roles.learning.task import TaskOptions
-
-    folder = config.data if data is None else data
-    return TaskOptions(
-        data=None if folder is None else Path(folder),
-        seed=config.seed,
-        model=config.model,
-        loss=cast("Loss | None", config.loss),
-    )
+    return problems.found
 
 
 def _require_task_name(name: str) -> None:
@@ -155,39 +137,6 @@ def _require_task_name(name: str) -> None:
         VectorsTask.parse(argument)
     elif base not in BUILT_IN and not (base and argument):
         raise ParameterError([f"unknown task {name!r}; allowed: {TASK_FORMS}"])
-
-
-def _maker(
-    config: FederationValues,
-    scheme: Scheme | None,
-    encoding: FixedPoint,
-    graph: GraphPolicy,
-    threshold: int | None,
-) -> Callable[[int], Parameters]:
-    return lambda dimension: Parameters(
-        scheme=config.scheme if scheme is None else scheme.name,
-        encoding=encoding,
-        dimension=dimension,
-        min_parties=_smallest_sum(config, scheme),
-        graph=graph,
-        threat=Threat(config.threat),
-        threshold=threshold,
-        recovery=Recovery(config.recovery),
-        bias=Bias(config.bias),
-        share_mode=ShareMode(config.shares),
-        rekey=Rekey(config.rekey),
-        schedule=Schedule(config.schedule),
-        payload=config.upload,
-        differencing=Differencing(config.differencing),
-        min_cohort_change=config.min_cohort_change,
-        max_attempts=config.max_attempts,
-        options=_options(config),
-    )
-
-
-def _smallest_sum(config: FederationValues, scheme: Scheme | None) -> int:
-    default = Scheme.default_min_parties if scheme is None else scheme.default_min_parties
-    return default if config.min_parties is None else config.min_parties
 
 
 def _options(config: FederationValues) -> dict[str, str]:
@@ -264,5 +213,5 @@ def samples_of_task(config: FederationValues) -> int:
     from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.datasets.vectors import VectorsTask
 
-    task = load_task(config.task, build_task_options(config, None))
+    task = load_task(config.task, config.task_options())
     return 1 if isinstance(task, VectorsTask) else len(task.train)

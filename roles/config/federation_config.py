@@ -1,7 +1,8 @@
 """A federation's configuration as one value: what federation.toml says, and what the command line asks for.
 
-`FederationValues` are the settings; `parameters`, `timing` and `training_options` build what the protocol and the
-learner work with. Parts that do so are loaded when they are first asked.
+`FederationValues` are the settings and what is made of them one for one; here they are read from a file or from
+options, written, examined as a whole, and turned into the parameters of the protocol. Parts that do so are loaded when
+they are first asked.
 
 The model's dimension is not part of it: it follows from the task, and only who loads the task knows it.
 """
@@ -16,12 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.values import ALL_SAMPLES, FederationValues, party_names
+from veilsum.roles.config.setting import ALL_SAMPLES
+from veilsum.roles.config.values import FederationValues, party_names
 
 if TYPE_CHECKING:
-    from veilsum.protocol.agreed.parameters import Parameters, Timing
-    from veilsum.roles.learning.task import TaskOptions
-    from veilsum.roles.learning.training.settings import TrainingOptions
+    from veilsum.protocol.agreed.parameters import Parameters
 
 MOST_TOLD = 8
 """So many settings stand in the `repr` of a configuration."""
@@ -94,12 +94,6 @@ class FederationConfig(FederationValues):
             else dataclasses.replace(self, max_weight=samples_of_task(self))
         )
 
-    @property
-    def timing(self) -> Timing:
-        from veilsum.roles.config.build import build_timing
-
-        return build_timing(self)
-
     def parameters(self, dimension: int) -> Parameters:
         """What the parties agree on, for a model of this dimension."""
         from veilsum.roles.config.build import build_parameters
@@ -108,18 +102,7 @@ class FederationConfig(FederationValues):
 
     def require_workable(self) -> None:
         """Refuse what cannot work whatever the model's dimension, with all problems together."""
-        from veilsum.roles.config.build import require_workable
+        from veilsum.roles.config.build import find_problems
 
-        require_workable(self)
-
-    def training_options(self, party: str | None = None, device: str | None = None) -> TrainingOptions:
-        """How `party` trains; `device` overrides what the configuration says about it."""
-        from veilsum.roles.config.build import build_training_options
-
-        return build_training_options(self, device or self.device_of(party))
-
-    def task_options(self, data: Path | str | None = None) -> TaskOptions:
-        """What `load_task(config.task, ...)` needs; `data` overrides the configured folder."""
-        from veilsum.roles.config.build import build_task_options
-
-        return build_task_options(self, data)
+        if problems := find_problems(self):
+            raise ParameterError(problems)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.settings import SETTINGS, TABLES, Form, Setting
-from veilsum.roles.config.values import ALL_SAMPLES, FederationValues
+from veilsum.roles.config.setting import ALL_SAMPLES, Form, Setting
+from veilsum.roles.config.settings import SETTINGS, TABLES
+from veilsum.roles.config.values import FederationValues
 
 FILE_NAME = "federation.toml"
 _FREE_TABLES = {"devices": "devices", "options": "options"}
@@ -88,29 +89,12 @@ def _table_problems(table: str, content: Mapping[str, Any]) -> Iterator[str]:
     known = {setting.key: setting for setting in SETTINGS if setting.table == table}
     for key, value in content.items():
         if key in known:
-            if not _acceptable(known[key], value):
+            if not known[key].accepts_written(value):
                 yield f"[{table}] {key} must be {known[key].expected}, not {value!r}"
         elif table not in _FREE_TABLES:
             yield f"[{table}] has no key {key!r}{_near(key, known)}; its keys are {', '.join(known)}"
         elif not isinstance(value, str):
             yield f"[{table}] {key} must be a text, not {value!r}"
-
-
-def _acceptable(setting: Setting, value: Any) -> bool:
-    if setting.choices and value not in setting.choices:
-        return False
-    match setting.form:
-        case Form.TEXT:
-            return isinstance(value, str)
-        case Form.SWITCH:
-            return isinstance(value, bool)
-        case Form.NUMBER:
-            return isinstance(value, (int, float)) and not isinstance(value, bool)
-        case Form.NAMES if isinstance(value, list):
-            return all(isinstance(one, str) for one in value)
-        case Form.BATCH if value == ALL_SAMPLES:
-            return True
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _values(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,18 @@ class Form(enum.Enum):
     NAMES = "a list of names, or how many parties there are"
 
 
+ALL_SAMPLES = "all"
+"""Written in place of a number: the whole data set is one batch."""
+_TYPES: dict[Form, tuple[type, ...]] = {
+    Form.TEXT: (str,),
+    Form.WHOLE: (int,),
+    Form.NUMBER: (int, float),
+    Form.SWITCH: (bool,),
+    Form.BATCH: (int,),
+    Form.NAMES: (tuple,),
+}
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting; `attribute` is its name in `FederationConfig`, `flag` its name on the command line."""
@@ -34,6 +46,22 @@ class Setting:
     def __post_init__(self) -> None:
         if not self.flag:
             object.__setattr__(self, "flag", "--" + self.attribute.replace("_", "-"))
+
+    def accepts(self, value: object) -> bool:
+        """Whether a value in a configuration has the form, and is one of the choices."""
+        if isinstance(value, bool) != (self.form is Form.SWITCH) or not isinstance(value, _TYPES[self.form]):
+            return False
+        if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
+            return False
+        return not self.choices or value in self.choices
+
+    def accepts_written(self, value: object) -> bool:
+        """The same for what stands in a file, where names are a list or a number and a batch may be everything."""
+        if self.form is Form.NAMES and isinstance(value, int):
+            return not isinstance(value, bool)
+        if self.form is Form.BATCH and value == ALL_SAMPLES:
+            return True
+        return self.accepts(tuple(value) if isinstance(value, list) else value)
 
     @property
     def expected(self) -> str:

@@ -1,7 +1,8 @@
 """The settings of a federation as plain values, checked for themselves, and what follows from its scheme alone.
 
 They are checked when they are put together, with all problems reported together, and never change. They are texts
-and numbers, so that reading them loads neither numpy nor torch. `FederationValues` adds what is built from them.
+and numbers, so that reading them loads neither numpy nor torch; `timing`, `training_options` and `task_options` pass
+them on one for one, importing what they make when first asked. `FederationConfig` adds what is built from all of them.
 """
 
 from __future__ import annotations
@@ -13,29 +14,25 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, require_party_id
-from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, Form, Setting
+from veilsum.roles.config.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from veilsum.protocol.agreed.parameters import Timing
     from veilsum.protocol.machines.scheme import Scheme
+    from veilsum.roles.learning.contract import Payload
+    from veilsum.roles.learning.task import Loss, TaskOptions
+    from veilsum.roles.learning.training.settings import GradientBatch, Optimizer, TrainingOptions
 
 MOST_PARTIES = 100_000
 DEFAULT_MAX_WEIGHT = 65536
-ALL_SAMPLES = "all"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
-_TYPES: dict[Form, tuple[type, ...]] = {
-    Form.TEXT: (str,),
-    Form.WHOLE: (int,),
-    Form.NUMBER: (int, float),
-    Form.SWITCH: (bool,),
-    Form.BATCH: (int,),
-    Form.NAMES: (tuple,),
-}
 
 
 def party_names(count: int) -> tuple[str, ...]:
@@ -122,7 +119,7 @@ class FederationValues:
     @property
     def cohort_floor(self) -> int:
         """The smallest sum that a party takes part in: `min_parties`, or the default of the scheme."""
-        return self.find_scheme().default_min_parties if self.min_parties is None else self.min_parties
+        return self.load_scheme().default_min_parties if self.min_parties is None else self.min_parties
 
     @property
     def upload(self) -> str:
@@ -133,7 +130,7 @@ class FederationValues:
     def perturbs(self) -> bool:
         """Whether parties train on a perturbed model; not in a scheme that cannot be found, which is said elsewhere."""
         try:
-            return self.find_scheme().perturbs
+            return self.load_scheme().perturbs
         except ParameterError:
             return False
 
@@ -142,11 +139,47 @@ class FederationValues:
         """The most samples one party may hold: `max_weight`, or a default that fits most data sets."""
         return DEFAULT_MAX_WEIGHT if self.max_weight is None else self.max_weight
 
-    def find_scheme(self) -> Scheme:
+    def load_scheme(self) -> Scheme:
         """The scheme; for `package.module:Name` the module is imported first, so that it can register."""
         from veilsum.roles.config.schemes import load_scheme
 
         return load_scheme(self.scheme)
+
+    @property
+    def timing(self) -> Timing:
+        """How long each wait of a machine may last."""
+        from veilsum.protocol.agreed.parameters import Timing
+
+        return Timing(self.opening_s, self.phase_s, self.training_s, self.patience_s)
+
+    def training_options(self, party: str | None = None, device: str | None = None) -> TrainingOptions:
+        """How `party` trains; `device` overrides what the configuration says about it."""
+        from veilsum.roles.learning.training.settings import TrainingOptions
+
+        return TrainingOptions(
+            optimizer=cast("Optimizer", self.optimizer),
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            local_epochs=self.local_epochs,
+            batch_size=self.batch_size,
+            schedule=self.lr_schedule,
+            payload=cast("Payload", self.upload),
+            gradient_batch=cast("GradientBatch", self.gradient_batch),
+            device=device or self.device_of(party),
+            server_optimizer=self.server_optimizer,
+        )
+
+    def task_options(self, data: Path | str | None = None) -> TaskOptions:
+        """What `load_task(config.task, ...)` needs; `data` overrides the configured folder."""
+        from veilsum.roles.learning.task import TaskOptions
+
+        folder = self.data if data is None else data
+        return TaskOptions(
+            data=None if folder is None else Path(folder),
+            seed=self.seed,
+            model=self.model,
+            loss=cast("Loss | None", self.loss),
+        )
 
     def device_of(self, party: str | None) -> str:
         return self.device if party is None else self.devices.get(party, self.device)
@@ -177,7 +210,7 @@ class FederationValues:
     def _form_problems(self) -> Iterator[str]:
         for setting in SETTINGS:
             value = getattr(self, setting.attribute)
-            if not _has_form(setting, value):
+            if not ((value is None and setting.attribute in _OPTIONAL) or setting.accepts(value)):
                 yield f"{setting.attribute} must be {setting.expected}, not {value!r}"
         free: dict[str, Mapping[Any, Any]] = {"devices": self.devices, "options": self.options}
         for name, texts in free.items():
@@ -223,21 +256,9 @@ class FederationValues:
 _OPTIONAL = {one.name for one in dataclasses.fields(FederationValues) if "None" in str(one.type)}
 
 
-def _has_form(setting: Setting, value: object) -> bool:
-    if value is None:
-        return setting.attribute in _OPTIONAL
-    if isinstance(value, bool) != (setting.form is Form.SWITCH):
-        return False
-    if not isinstance(value, _TYPES[setting.form]):
-        return False
-    if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
-        return False
-    return not setting.choices or value in setting.choices
-
-
 def default_of(attribute: str) -> Any:
     """What a setting is when nobody says anything."""
-    return getattr(FederationValues(), BY_ATTRIBUTE[attribute].attribute)
+    return getattr(FederationValues(), attribute)
 
 
 def _some(names: Sequence[str]) -> str:

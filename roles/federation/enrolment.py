@@ -152,7 +152,7 @@ def require_usable_folder(folder: Path) -> None:
 
 
 def _parties_with_roles(config: FederationConfig) -> list[tuple[str, Role]]:
-    role = config.find_scheme().participant_role
+    role = config.load_scheme().participant_role
     return [(SERVER, Role.SERVER), *((name, role) for name in config.parties)]
 
 

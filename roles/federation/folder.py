@@ -102,7 +102,7 @@ def agreement_differences(here: Mapping[str, Any], signed: Mapping[str, Any]) ->
 
 def enrolment_problems(config: FederationConfig, identities: tuple[PublicIdentity, ...]) -> Iterator[str]:
     """What keeps these identities from being the parties of this configuration."""
-    scheme = config.find_scheme()
+    scheme = config.load_scheme()
     for identity in identities:
         if identity.role is Role.SERVER:
             continue

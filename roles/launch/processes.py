@@ -177,7 +177,7 @@ class Launch:
         role = self.loaded.roster.identity(name).role.value
         file = self.loaded.folder / "federation.toml"
         arguments = [role, str(file), "--name", name, "--log-format", "json", *self.role_arguments]
-        holder = self.loaded.config.find_scheme().server_holds_model == (name == SERVER)
+        holder = self.loaded.config.load_scheme().server_holds_model == (name == SERVER)
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
         if self.views is not None:

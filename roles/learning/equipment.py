@@ -37,21 +37,21 @@ class TaskEquipment:
     """The equipment of a federation that works on a task, which is looked for only where it is needed."""
 
     config: FederationConfig
-    find_task: Callable[[], Task | VectorsTask]
+    load_task: Callable[[], Task | VectorsTask]
 
     @cached_property
     def traced(self) -> TracedTask | None:
         """What both sides know about a perturbation of the task's model; None where the scheme perturbs none."""
-        if not self.config.find_scheme().perturbs:
+        if not self.config.load_scheme().perturbs:
             return None
         from veilsum.roles.learning.perturbation.traced_task import trace_task
 
-        return trace_task(self.config, self.find_task())
+        return trace_task(self.config, self.load_task())
 
     def of(self, party: PartyId, parameters: Parameters, learner: Learner | None) -> object | None:
         """What the machine of this party is given; `learner` is its own, and None at the server."""
         return equip(
-            self.config.find_scheme(),
+            self.config.load_scheme(),
             party,
             parameters,
             lambda: self._server_perturbation() if party == SERVER else learner,

@@ -61,7 +61,7 @@ class RoleContext:
     def name(self) -> PartyId:
         return self.identity.name
 
-    def find_task(self) -> Task | VectorsTask:
+    def load_task(self) -> Task | VectorsTask:
         """The federation's task, with the data that this process was given."""
         config = self.loaded.config
         return load_task(config.task, config.task_options(self.loaded.data_folder(self.options.data)))
@@ -89,12 +89,12 @@ def state_folder(folder: Path, name: str) -> Path:
     return folder / STATE_FOLDER / name
 
 
-def find_equipment(context: RoleContext, parameters: Parameters, learner: Learner | None) -> object | None:
+def make_equipment(context: RoleContext, parameters: Parameters, learner: Learner | None) -> object | None:
     """What the machine is given besides; loads torch at a server that perturbs the model."""
-    return TaskEquipment(context.loaded.config, context.find_task).of(context.name, parameters, learner)
+    return TaskEquipment(context.loaded.config, context.load_task).of(context.name, parameters, learner)
 
 
-def find_optimizer(context: RoleContext) -> StepOptimizer | None:
+def make_optimizer(context: RoleContext) -> StepOptimizer | None:
     """What takes the server's step on the mean; loads torch where there is one."""
     config = context.loaded.config
     training = config.training_options()
@@ -102,7 +102,7 @@ def find_optimizer(context: RoleContext) -> StepOptimizer | None:
         return None
     from veilsum.roles.learning.factory import make_server_optimizer
 
-    return make_server_optimizer(context.find_task(), training)
+    return make_server_optimizer(context.load_task(), training)
 
 
 def make_party_learner(context: RoleContext, state: Path) -> Learner:
@@ -110,7 +110,7 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
     from veilsum.roles.learning.factory import make_learner
 
     config, options = context.loaded.config, context.options
-    task = context.find_task()
+    task = context.load_task()
     learner = make_learner(
         config,
         task,
@@ -137,7 +137,7 @@ def defence_notes(context: RoleContext, learner: Learner | None) -> Iterator[str
         yield from learner.notes(config.rounds)
 
 
-def find_first_model(context: RoleContext, learner: Learner | None) -> Model:
+def initial_model(context: RoleContext, learner: Learner | None) -> Model:
     """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
     from veilsum.roles.learning.models.files import load_model
 
@@ -150,11 +150,11 @@ def find_first_model(context: RoleContext, learner: Learner | None) -> Model:
         return given
     if made is not None:
         return made
-    return ask_for_task(context).model
+    return beginning_of(context).model
 
 
-def ask_for_task(context: RoleContext) -> Beginning:
-    """What a server needs to know about the task, from a process that may load torch."""
+def beginning_of(context: RoleContext) -> Beginning:
+    """What a server needs to know of the task in order to begin, from a process that may load torch."""
     from veilsum.roles.learning.first_model import ask_for_beginning
 
     options, loaded = context.options, context.loaded

@@ -40,9 +40,9 @@ from veilsum.roles.process.context import (
     RoleOptions,
     defence_notes,
     enter_role,
-    find_equipment,
-    find_first_model,
-    find_optimizer,
+    initial_model,
+    make_equipment,
+    make_optimizer,
     make_party_learner,
     state_folder,
 )
@@ -115,8 +115,8 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
         for text in (*saved.passed_over, *unused):
             log.say("warning", text=text)
     persistent = saved.state if saved is not None else PersistentState(0, None)
-    first = persistent.model if persistent.model is not None else find_first_model(context, learner)
-    scheme = context.loaded.config.find_scheme()
+    first = persistent.model if persistent.model is not None else initial_model(context, learner)
+    scheme = context.loaded.config.load_scheme()
     rules = rules_of(context.loaded.config, context.loaded.roster, len(first))
     if holds_model(scheme, context.name):
         persistent.model = first
@@ -124,7 +124,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     seen = saved.seen if saved is not None else {}
     state.save(persistent, seen)
     codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, persistent.life, seen)
-    equipment = find_equipment(context, rules.parameters, learner)
+    equipment = make_equipment(context, rules.parameters, learner)
     warnings = (
         *scheme.warnings(rules.parameters),
         *equipment_notes(equipment),
@@ -132,7 +132,7 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     )
     for text in warnings:
         log.say("warning", text=text)
-    optimizer = find_optimizer(context)
+    optimizer = make_optimizer(context)
     recording = begin_recording(context, rules, learner, first if persistent.rounds_done == 0 else None, log)
     process = RoleProcess(
         context=context,

@@ -27,7 +27,7 @@ from veilsum.roles.learning.defences.keeping import KeepingLearner
 from veilsum.roles.learning.first_model import shapes_of
 from veilsum.roles.learning.task import HoldsSamples
 from veilsum.roles.monitor.log import RoleLog
-from veilsum.roles.process.context import RoleContext, ask_for_task, find_first_model
+from veilsum.roles.process.context import RoleContext, beginning_of, initial_model
 from veilsum.roles.views.file import BadViewFile, load_view, save_view
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import PublicFacts, View
@@ -109,9 +109,9 @@ def begin_recording(
         return None
     inner = learner.inner if isinstance(learner, KeepingLearner) else learner
     if inner is None:
-        task = ask_for_task(context)
-        shape, outputs = task.input_shape, task.outputs
-        first = task.model if first is None and context.options.init is None else first
+        beginning = beginning_of(context)
+        shape, outputs = beginning.input_shape, beginning.outputs
+        first = beginning.model if first is None and context.options.init is None else first
     else:
         shape, outputs = shapes_of(inner)
     facts = PublicFacts(context.loaded.config.agreed(), rules.parameters.dimension, shape, outputs)
@@ -119,7 +119,7 @@ def begin_recording(
     if earlier is not None:
         first = earlier.initial_model
     elif first is None:
-        first = find_first_model(context, learner)
+        first = initial_model(context, learner)
     recording = ViewRecording(
         party=context.name,
         facts=facts,

@@ -14,7 +14,7 @@ from veilsum.simulations.attacks.facts import config_of
 
 def uploads_in(view: View, round_: int | None = None) -> Iterator[tuple[str, Stamp, Carried]]:
     """Of every message that came to a member and carries its sender's update: whose, of which attempt, and what."""
-    scheme = config_of(view.facts).find_scheme()
+    scheme = config_of(view.facts).load_scheme()
     for sender, message in view.received(Message, round_):
         carried = scheme.carries(message) if sender != SERVER else None
         if carried is not None and not carried.members:
@@ -23,7 +23,7 @@ def uploads_in(view: View, round_: int | None = None) -> Iterator[tuple[str, Sta
 
 def sums_in(view: View, round_: int | None = None) -> Iterator[tuple[int, Carried]]:
     """Of every message of a member's that carries what was made of several updates: of which round, and what."""
-    scheme = config_of(view.facts).find_scheme()
+    scheme = config_of(view.facts).load_scheme()
     for source in (view.sent, view.received):
         for _, message in source(Message, round_):
             carried = scheme.carries(message)
@@ -35,7 +35,7 @@ def why_no_gradient(view: View) -> str:
     """What a view holds in which no gradient was found, in words that are true of any scheme."""
     if not view.members:
         return "it holds envelopes only"
-    scheme = config_of(view.facts).find_scheme()
+    scheme = config_of(view.facts).load_scheme()
     if scheme.perturbs and SERVER in view.members and not view.perturbation_secrets:
         return "its uploads are perturbed, and the view holds no perturbation key"
     if any(uploads_in(view)):

@@ -39,7 +39,7 @@ def require_fit(request: Request) -> None:
 
 def _require_scheme(request: Request, config: FederationConfig) -> None:
     """Whether the attack has something to work on under this scheme."""
-    entry, perturbs = request.entry, config.find_scheme().perturbs
+    entry, perturbs = request.entry, config.load_scheme().perturbs
     if perturbs and entry.needs_gradient and SERVER not in members_of(request.adversary, config.parties):
         raise AttackDoesNotFit(
             f"{request.attack} needs a gradient, and {request.adversary} sees perturbed models only under "

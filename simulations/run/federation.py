@@ -38,7 +38,7 @@ LearnersOf: TypeAlias = Callable[[TaskEquipment, SeededEntropy], Mapping[PartyId
 
 def learners_of_task(equipping: TaskEquipment, entropy: SeededEntropy) -> dict[PartyId, Learner]:
     """The learners of all parties, each with its part of the configured task."""
-    config, task = equipping.config, equipping.find_task()
+    config, task = equipping.config, equipping.load_task()
     return {
         PartyId(name): make_learner(
             config, task, name, entropy=entropy.for_party(f"defence/{name}"), traced=equipping.traced
@@ -83,7 +83,7 @@ class Federation(FederationInMemory):
         make_learners: LearnersOf = learners_of_task,
     ) -> Federation:
         config.require_workable()
-        scheme = config.find_scheme()
+        scheme = config.load_scheme()
         names = [PartyId(name) for name in config.parties]
         task = load_task(config.task, config.task_options())
         entropy = SeededEntropy(config.seed)

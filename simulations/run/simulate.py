@@ -273,7 +273,7 @@ def _baseline(
 
 def losses(config: FederationConfig, text: str) -> dict[PartyId, type[Message]]:
     """Read `N@PHASE`: N parties drawn from the seed, lost right before the message that ends the phase."""
-    scheme = config.find_scheme()
+    scheme = config.load_scheme()
     count, at, phase = text.partition("@")
     if not at or not count.isdecimal() or phase not in scheme.drop_points:
         raise ParameterError(

@@ -75,8 +75,8 @@ def test_what_the_page_about_schemes_calls_is_imported_from_the_schemes() -> Non
 
 
 def test_a_class_and_the_name_it_is_registered_under_are_the_same_scheme() -> None:
-    assert config_of(BALLOT).find_scheme() is config_of("tests.examples.ballot:ballot").find_scheme()
-    assert config_of(BOUNDED).find_scheme() is find_scheme("bounded")
+    assert config_of(BALLOT).load_scheme() is config_of("tests.examples.ballot:ballot").load_scheme()
+    assert config_of(BOUNDED).load_scheme() is find_scheme("bounded")
 
 
 def test_a_masking_example_opens_the_sum_that_masked_opens() -> None:
@@ -134,7 +134,7 @@ def test_equipment_that_a_scheme_brings_decides() -> None:
 @pytest.mark.parametrize("at_server", [True, False])
 def test_a_machine_without_the_equipment_of_its_scheme_is_refused(at_server: bool) -> None:
     with pytest.raises(metered.LocalProtocolError):
-        config_of(METERED).find_scheme().require_equipment(None, at_server=at_server)
+        config_of(METERED).load_scheme().require_equipment(None, at_server=at_server)
 
 
 def test_a_masking_example_meets_faults_of_the_network() -> None:
@@ -260,7 +260,7 @@ def test_a_class_of_a_user_never_takes_the_name_of_a_scheme_of_the_package(
     monkeypatch.syspath_prepend(tmp_path)
     before = find_scheme(base.lower())
     with pytest.raises(ParameterError) as caught:
-        config_of(f"taking_{base.lower()}:{base}").find_scheme()
+        config_of(f"taking_{base.lower()}:{base}").load_scheme()
     assert f"taking_{base.lower()}:{base}" in str(caught.value)
     assert find_scheme(base.lower()) is before
 

@@ -97,7 +97,7 @@ class _Reader:
         self.config = config_of(view.facts)
         self.training = self.config.training_options()
         self.encoding = self.config.parameters(view.facts.dimension).encoding
-        self.scheme = self.config.find_scheme()
+        self.scheme = self.config.load_scheme()
         self.perturbed = self.scheme.perturbs
 
     @cached_property

@@ -339,7 +339,7 @@ def test_what_cannot_work_is_refused_before_any_message_with_all_problems_togeth
 
 def test_a_scheme_of_ones_own_is_named_by_the_module_that_registers_it() -> None:
     config = FederationConfig(scheme="veilsum.protocol.schemes.plain:plain")
-    assert config.find_scheme().name == "plain"
+    assert config.load_scheme().name == "plain"
     assert config.parameters(1).scheme == "plain"
 
 

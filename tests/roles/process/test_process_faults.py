@@ -63,7 +63,7 @@ def require_orderly_end(server: Role) -> None:
 def committed_rounds(company: Company) -> int:
     """How many rounds are on the disks of those who hold the model."""
     fed = company.loaded
-    holders = ("server",) if fed.config.find_scheme().server_holds_model else fed.roster.participants
+    holders = ("server",) if fed.config.load_scheme().server_holds_model else fed.roster.participants
     return max(held_model(fed, name)[1] for name in holders)
 
 

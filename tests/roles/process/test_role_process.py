@@ -74,7 +74,7 @@ def make_process(folder: Path, said: io.StringIO) -> process.RoleProcess:
     rules = rules_of(config, context.loaded.roster, 40)
     return process.RoleProcess(
         context=context,
-        scheme=config.find_scheme(),
+        scheme=config.load_scheme(),
         rules=rules,
         persistent=PersistentState(0, None),
         state=StateFolder(folder / "state", context.name, config.agreed_digest),

@@ -68,7 +68,7 @@ def test_two_of_eight_lost_at_upload_cost_no_attempt(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", SECURE)
 def test_a_party_may_vanish_in_any_phase(scheme: str) -> None:
     """Whatever the phase, the run ends with all rounds committed by those who stayed."""
-    for phase in vectors(scheme).find_scheme().drop_points:
+    for phase in vectors(scheme).load_scheme().drop_points:
         result = simulate(vectors(scheme), drop=f"1@{phase}")
         require_sound(result, 2)
         lost = [node.name for node in result.simulation.participants if not node.alive]
