@@ -29,6 +29,8 @@ from veilsum.protocol.agreed.parameters import Parameters, Timing
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.crypto.kdf import Purpose, derive_key
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import Event, RoundFailed, Send, TrainingRequested, WorkRequested
@@ -150,6 +152,14 @@ class ParticipantContext(AttemptContext):
     @property
     def name(self) -> PartyId:
         return self.me.name
+
+    def box_secret(
+        self, purpose: Purpose, stamp: Stamp, sender: PartyId, receiver: PartyId, term: str = ""
+    ) -> Secret:
+        """The key of what one of the two, ourselves or another member, seals for the other."""
+        other = receiver if sender == self.name else sender
+        agreed = self.box_key.agree(self.session.box_key_of(other))
+        return derive_key(agreed, purpose, stamp.key_context(sender, receiver, term))
 
 
 def next_model_of(apply: ApplyMean, round_number: int) -> NextModel:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from veilsum.protocol.crypto.agreement import AgreementKey
-from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.kdf import Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.ring import Ring, RingVector
@@ -25,20 +25,14 @@ WHOLE_VECTOR: Final[Mapping[str, slice]] = {"": slice(None)}
 
 
 def self_mask_key(seed: Secret, stamp: Stamp, owner: PartyId, term: str = "") -> Secret:
-    context = KeyContext(
-        stamp.session, stamp.round, stamp.attempt, owner, term=term, model_hash=stamp.model_hash
-    )
-    return derive_key(seed, Purpose.SELF_MASK, context)
+    return derive_key(seed, Purpose.SELF_MASK, stamp.key_context(owner, term=term))
 
 
 def pair_mask_key(
     ours: AgreementKey, theirs: bytes, stamp: Stamp, pair: tuple[PartyId, PartyId], term: str = ""
 ) -> Secret:
     first, second = sorted(pair)
-    context = KeyContext(
-        stamp.session, stamp.round, stamp.attempt, first, second, term=term, model_hash=stamp.model_hash
-    )
-    return derive_key(ours.agree(theirs), Purpose.PAIR_MASK, context)
+    return derive_key(ours.agree(theirs), Purpose.PAIR_MASK, stamp.key_context(first, second, term))
 
 
 def mask_upload(

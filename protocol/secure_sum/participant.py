@@ -82,15 +82,12 @@ class ReleaseGuard:
         stamp: Stamp,
         graph: Graph,
         mask_graph: Graph,
-        kinds: tuple[ShareKind, ...],
     ) -> None:
         """Boxes are bound to `stamp`. Shares travel along `graph`, masks that cancel along `mask_graph`."""
         self._context = context
         self._graph = graph
         self._mask_graph = mask_graph
-        self._keeper = ShareKeeper(
-            context.name, context.box_key, context.session, stamp, graph, context.parameters, kinds
-        )
+        self._keeper = ShareKeeper(context, stamp, graph)
         self._check: SurvivorCheck | None = None
 
     @property
@@ -98,9 +95,7 @@ class ReleaseGuard:
         return self._keeper.sharers
 
     def deal(self, secrets: Mapping[ShareKind, Secret]) -> Event:
-        return Send(
-            SERVER, SealedShares(self._context.stamp, self._keeper.deal(secrets, self._context.random))
-        )
+        return Send(SERVER, SealedShares(self._context.stamp, self._keeper.deal(secrets)))
 
     def keep(self, delivered: DeliveredShares, concerned: frozenset[PartyId] | None = None) -> list[Event]:
         """Keep the shares of others. `concerned` are those a list must name, else the ones whose shares we hold."""

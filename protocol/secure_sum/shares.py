@@ -16,16 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from veilsum.protocol.agreed.parameters import Parameters
-from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.boxes import open_box, seal_box
-from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.kdf import Purpose
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.shamir import SHARE_BYTES, Combiner, WrongShare, split
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.session import Session
-from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.machines.attempt import ParticipantContext
 from veilsum.protocol.wire.messages import Message, Stamp, message
 
 
@@ -67,22 +65,13 @@ def holders_of(graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
 class ShareKeeper:
     """A participant's side of one attempt: deals its shares, keeps those of others, releases one kind each."""
 
-    def __init__(
-        self,
-        me: PartyId,
-        box_key: AgreementKey,
-        session: Session,
-        stamp: Stamp,
-        graph: Graph,
-        parameters: Parameters,
-        kinds: tuple[ShareKind, ...],
-    ) -> None:
-        self._me = me
+    def __init__(self, context: ParticipantContext, stamp: Stamp, graph: Graph) -> None:
+        """Boxes are bound to `stamp`, shares travel along `graph`."""
+        self._context = context
+        self._me = context.name
         self._stamp = stamp
         self._graph = graph
-        self._parameters = parameters
-        self._kinds = kinds
-        self._agreed = {other: box_key.agree(session.box_key_of(other)) for other in graph.neighbours_of(me)}
+        self._kinds: tuple[ShareKind, ...] = ()
         self._kept: dict[PartyId, dict[ShareKind, bytes]] = {}
         self._released: dict[PartyId, ShareKind] = {}
 
@@ -91,11 +80,18 @@ class ShareKeeper:
         """Those whose shares we hold, ourselves included."""
         return frozenset(self._kept)
 
-    def deal(self, secrets: Mapping[ShareKind, Secret], random: RandomBytes) -> dict[PartyId, bytes]:
-        """Split our secrets; keep our own shares, and return a box for each neighbour."""
+    def deal(self, secrets: Mapping[ShareKind, Secret]) -> dict[PartyId, bytes]:
+        """Split our secrets; keep our own shares, and return a box for each neighbour.
+
+        Everyone deals the same kinds of share, in the same order.
+        """
+        self._kinds = tuple(secrets)
         holders = holders_of(self._graph, self._me)
-        threshold = self._parameters.threshold_of(len(holders))
-        dealt = {kind: split(secrets[kind], threshold, len(holders), random) for kind in self._kinds}
+        threshold = self._context.parameters.threshold_of(len(holders))
+        dealt = {
+            kind: split(secret, threshold, len(holders), self._context.random)
+            for kind, secret in secrets.items()
+        }
         boxes = {}
         for index, holder in enumerate(holders):
             shares = {kind: dealt[kind][index] for kind in self._kinds}
@@ -109,7 +105,7 @@ class ShareKeeper:
     def accept(self, boxes: Mapping[PartyId, bytes]) -> list[PartyId]:
         """Keep what opens; return the neighbours whose box holds no shares, for a warning."""
         for sender in boxes:
-            if sender not in self._agreed:
+            if sender not in self._graph.neighbours[self._me]:
                 raise Rejection(AbortReason.UNKNOWN_PARTY, f"{sender} is not a neighbour of {self._me}")
         unusable = []
         for sender, box in boxes.items():
@@ -143,12 +139,7 @@ class ShareKeeper:
         return ReleasedShares(stamp, shares[ShareKind.SELF_MASK], shares[ShareKind.MASKING_KEY])
 
     def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
-        agreed = self._agreed[receiver if sender == self._me else sender]
-        stamp = self._stamp
-        context = KeyContext(
-            stamp.session, stamp.round, stamp.attempt, sender, receiver, model_hash=stamp.model_hash
-        )
-        return derive_key(agreed, Purpose.SHARE_BOX, context)
+        return self._context.box_secret(Purpose.SHARE_BOX, self._stamp, sender, receiver)
 
 
 class ShareCollector:

@@ -10,14 +10,12 @@ to show everyone the same list, and the signatures are left out.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from veilsum.protocol.agreed.parameters import Differencing, Parameters
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
@@ -41,17 +39,8 @@ class SurvivorList(Message):
 
     @property
     def digest(self) -> bytes:
-        stamp = self.stamp
-        framed = length_prefixed(
-            domain_tag("survivors"),
-            stamp.session,
-            stamp.round.to_bytes(8, "big"),
-            stamp.attempt.to_bytes(8, "big"),
-            "\n".join(self.survivors).encode(),
-            "\n".join(self.dropped).encode(),
-            self.total.to_bytes(8, "big"),
-        )
-        return hashlib.sha256(framed).digest()
+        named = ("\n".join(self.survivors).encode(), "\n".join(self.dropped).encode())
+        return self.stamp.digest("survivors", *named, self.total.to_bytes(8, "big"))
 
 
 @message("survivors.signature")

@@ -23,12 +23,15 @@ the message is encoded. The repr shows sizes, never bytes or numbers: messages c
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Final, TypeVar
 
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.kdf import KeyContext
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.wire.fields import Tensor
@@ -69,6 +72,22 @@ class Stamp:
     round: int = 0
     attempt: int = 0
     model_hash: Annotated[bytes, Length(HASH_BYTES, or_empty=True)] = b""
+
+    def key_context(self, sender: str, receiver: str = "", term: str = "") -> KeyContext:
+        """What binds a key to all that this stamp says (specs/keys.md)."""
+        return KeyContext(
+            self.session, self.round, self.attempt, sender, receiver, term, model_hash=self.model_hash
+        )
+
+    def without_model(self) -> Stamp:
+        """The same attempt, whatever the model is."""
+        return Stamp(self.session, self.round, self.attempt)
+
+    def digest(self, domain: str, *parts: bytes) -> bytes:
+        """SHA-256 over the parts, framed with the attempt that they belong to."""
+        counters = (self.round.to_bytes(8, "big"), self.attempt.to_bytes(8, "big"))
+        framed = length_prefixed(domain_tag(domain), self.session, *counters, *parts)
+        return hashlib.sha256(framed).digest()
 
 
 @dataclass(frozen=True, slots=True)

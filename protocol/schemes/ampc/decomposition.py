@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 from veilsum.protocol.agreed.parameters import Bias
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
-from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.kdf import Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
@@ -54,13 +54,11 @@ class SessionSecrets:
 
 def share_key(secret: Secret, stamp: Stamp, giver: PartyId, taker: PartyId) -> Secret:
     """The mask key of the share that `giver` cuts off for `taker` in this attempt."""
-    context = KeyContext(stamp.session, stamp.round, stamp.attempt, giver, taker, model_hash=stamp.model_hash)
-    return derive_key(secret, Purpose.SHARE, context)
+    return derive_key(secret, Purpose.SHARE, stamp.key_context(giver, taker))
 
 
 def bias_key(secret: Secret, stamp: Stamp, owner: PartyId) -> Secret:
-    context = KeyContext(stamp.session, stamp.round, stamp.attempt, owner, model_hash=stamp.model_hash)
-    return derive_key(secret, Purpose.BIAS, context)
+    return derive_key(secret, Purpose.BIAS, stamp.key_context(owner))
 
 
 def bias_keys(secrets: SessionSecrets, stamp: Stamp, owners: Iterable[PartyId]) -> list[Secret]:
@@ -108,6 +106,5 @@ def keyed_model_hash(secrets: SessionSecrets, stamp: Stamp, model_hash: bytes, u
         return model_hash
     joined = length_prefixed(*(secrets.biases[owner].reveal() for owner in sorted(secrets.biases)))
     seed = Secret(hashlib.sha256(domain_tag("epoch-biases") + joined).digest())
-    context = KeyContext(stamp.session, stamp.round, stamp.attempt, "", term=use)
-    key = derive_key(seed, Purpose.MODEL_HASH, context)
+    key = derive_key(seed, Purpose.MODEL_HASH, stamp.without_model().key_context("", term=use))
     return hmac.new(key.reveal(), model_hash, "sha256").digest()

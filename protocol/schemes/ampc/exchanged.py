@@ -12,7 +12,7 @@ import numpy as np
 
 from veilsum.protocol.agreed.parameters import ShareMode
 from veilsum.protocol.crypto.boxes import open_box, seal_box
-from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.kdf import Purpose
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
@@ -54,7 +54,7 @@ class ExchangedShares:
         for taker in self._neighbours:
             vector = ring.zeros(parameters.vector_length)
             apply_masks(ring, vector, add=[self._given_key(taker)])
-            box = seal_box(self._box_key(self._context.name, taker, taker), vector.tobytes(), b"")
+            box = seal_box(self._box_secret(self._context.name, taker), vector.tobytes(), b"")
             messages.append(Send(taker, ShareVector(self._context.stamp, np.frombuffer(box, dtype=np.uint8))))
         return messages
 
@@ -62,7 +62,7 @@ class ExchangedShares:
         if not self.as_tensors or sender not in self._neighbours:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a share vector that nobody asked for")
         require_absent(sender, self._taken_vectors)
-        plain = open_box(self._box_key(sender, self._context.name, sender), message.box.tobytes(), b"")
+        plain = open_box(self._box_secret(sender, self._context.name), message.box.tobytes(), b"")
         parameters, ring = self._context.parameters, self._context.parameters.encoding.ring
         if len(plain) != parameters.vector_length * ring.word_bytes:
             raise Rejection(
@@ -70,13 +70,8 @@ class ExchangedShares:
             )
         self._taken_vectors[sender] = np.frombuffer(plain, dtype=ring.dtype)
 
-    def _box_key(self, sender: PartyId, receiver: PartyId, other: PartyId) -> Secret:
-        agreed = self._context.box_key.agree(self._context.session.box_key_of(other))
-        stamp = self._stamp
-        context = KeyContext(
-            stamp.session, stamp.round, stamp.attempt, sender, receiver, "share", model_hash=stamp.model_hash
-        )
-        return derive_key(agreed, Purpose.SEAL, context)
+    def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
+        return self._context.box_secret(Purpose.SEAL, self._stamp, sender, receiver, "share")
 
     def exchange(self, vector: RingVector, own: Iterable[Secret], biases: Iterable[Secret]) -> None:
         """Both decompositions and the self mask, fused into one pass over the vector, in place."""

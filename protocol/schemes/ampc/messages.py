@@ -137,15 +137,7 @@ class ResultDigest(Message):
 
 def seal_label(stamp: Stamp, sender: PartyId, receiver: PartyId) -> bytes:
     """The OAEP label: a ciphertext opens only in the session, direction and pair it was made for."""
-    framed = length_prefixed(
-        domain_tag("sealed-seeds"),
-        stamp.session,
-        stamp.round.to_bytes(8, "big"),
-        stamp.attempt.to_bytes(8, "big"),
-        sender.encode(),
-        receiver.encode(),
-    )
-    return hashlib.sha256(framed).digest()
+    return stamp.digest("sealed-seeds", sender.encode(), receiver.encode())
 
 
 def sealed_digest(label: bytes, ciphertext: bytes) -> bytes:

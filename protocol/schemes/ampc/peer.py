@@ -133,8 +133,8 @@ class AmpcPeer(AttemptMachine):
         self._wait(now)
         events: list[Event] = []
         if self._recovers:
-            everyone, kinds = complete(self._members), (ShareKind.SELF_MASK,)
-            self._guard = ReleaseGuard(context, self._bound_stamp, everyone, self._secrets.graph, kinds)
+            everyone = complete(self._members)
+            self._guard = ReleaseGuard(context, self._bound_stamp, everyone, self._secrets.graph)
             events.append(self._guard.deal({ShareKind.SELF_MASK: self._self_seed}))
         else:
             events += check_differencing(context, frozenset(self._members))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from veilsum.protocol.crypto.boxes import open_box, seal_box
-from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.kdf import Purpose
 from veilsum.protocol.crypto.sealing import open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
@@ -272,7 +272,7 @@ class SessionSetup(AttemptMachine):
 
     def _give_model(self, other: PartyId) -> list[Event]:
         assert self._model is not None
-        box = seal_box(self._box_secret(self._context.name, other, other), self._model.tobytes(), b"")
+        box = seal_box(self._box_secret(self._context.name, other), self._model.tobytes(), b"")
         return [Send(other, ModelGiven(self.stamp, np.frombuffer(box, dtype=np.uint8)))]
 
     @handles(ModelGiven)
@@ -291,15 +291,13 @@ class SessionSetup(AttemptMachine):
         return self._state_model(self._newest) + self._compare()
 
     def _opened_model(self, sender: PartyId, box: Tensor) -> Model:
-        plain = open_box(self._box_secret(sender, self._context.name, sender), box.tobytes(), b"")
+        plain = open_box(self._box_secret(sender, self._context.name), box.tobytes(), b"")
         if len(plain) != 4 * self._context.parameters.dimension:
             raise Rejection(AbortReason.BAD_VECTOR, "the model has another dimension than the federation's")
         return np.frombuffer(plain, dtype="<f4")
 
-    def _box_secret(self, sender: PartyId, receiver: PartyId, other: PartyId) -> Secret:
-        agreed = self._context.box_key.agree(self._context.session.box_key_of(other))
-        context = KeyContext(self.stamp.session, self.stamp.round, self.stamp.attempt, sender, receiver)
-        return derive_key(agreed, Purpose.SEAL, context)
+    def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
+        return self._context.box_secret(Purpose.SEAL, self.stamp.without_model(), sender, receiver)
 
     def deadline_passed(self, now: float) -> list[Event]:
         failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")

@@ -179,7 +179,7 @@ class MaskedMember:
             self._keys, self.graph = keys, graph
             return self._mask(warnings, deadline)
         secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
-        guard = ReleaseGuard(context, self._payload.bound(context.stamp), graph, graph, tuple(secrets))
+        guard = ReleaseGuard(context, self._payload.bound(context.stamp), graph, graph)
         dealt = guard.deal(secrets)
         self._keys, self.graph, self._guard = keys, graph, guard
         return NextPhase(_P.SHARING, [dealt], deadline)

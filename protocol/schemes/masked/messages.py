@@ -15,12 +15,10 @@ server -> clients   round.closed          done
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Length, Message, Stamp, message, record
 
@@ -54,26 +52,10 @@ class CohortKeys(Message):
 
 def round_key_digest(stamp: Stamp, owner: PartyId, key: bytes, model_hash: bytes) -> bytes:
     """What the owner of a round key signs: the key, and the model it was given."""
-    framed = length_prefixed(
-        domain_tag("round-key"),
-        stamp.session,
-        stamp.round.to_bytes(8, "big"),
-        stamp.attempt.to_bytes(8, "big"),
-        owner.encode(),
-        key,
-        model_hash,
-    )
-    return hashlib.sha256(framed).digest()
+    return stamp.digest("round-key", owner.encode(), key, model_hash)
 
 
 def cohort_seed(stamp: Stamp, keys: Mapping[PartyId, KeyRecord]) -> bytes:
     """The hash that the neighbour graph of an attempt is drawn from: it covers every key of the cohort."""
     parts = [part for name, record_ in sorted(keys.items()) for part in (name.encode(), record_.key)]
-    framed = length_prefixed(
-        domain_tag("cohort"),
-        stamp.session,
-        stamp.round.to_bytes(8, "big"),
-        stamp.attempt.to_bytes(8, "big"),
-        *parts,
-    )
-    return hashlib.sha256(framed).digest()
+    return stamp.digest("cohort", *parts)

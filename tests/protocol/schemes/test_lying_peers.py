@@ -144,7 +144,7 @@ def test_share_vectors_that_are_no_shares_are_refused(lie: str) -> None:
     assert isinstance(honest, ShareVector)
     (taken,) = messages(table, ShareVector, "p2", "p1")
     giver = attempt_of(table, "p0")
-    key = giver._shares._box_key(P0, P1, P1)  # type: ignore[attr-defined]  # the liar knows its own keys
+    key = giver._shares._box_secret(P0, P1)  # type: ignore[attr-defined]  # the liar knows its own keys
     box, reason = {
         "does not open": (bytes(80), REASON.BAD_SEAL),
         "short": (seal_box(key, bytes(8), b""), REASON.BAD_VECTOR),
@@ -311,7 +311,7 @@ def test_a_joiner_fed_a_false_model_does_not_take_it(scheme: str, lie: str) -> N
     assert isinstance(honest, ModelGiven)
     giver = attempt_of(table, "p0")
     assert isinstance(giver, SessionSetup)
-    key = giver._box_secret(P0, PartyId("p4"), PartyId("p4"))
+    key = giver._box_secret(P0, PartyId("p4"))
     box, sender, reason = {
         "another model": (seal_box(key, bytes(24), b""), "p0", REASON.WRONG_MODEL),
         "another length": (seal_box(key, bytes(20), b""), "p0", REASON.BAD_VECTOR),
