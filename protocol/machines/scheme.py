@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.agreed.roster import Roster
@@ -36,8 +36,8 @@ class Scheme(ABC):
     perturbs: ClassVar[bool] = False
     """Whether the server perturbs the model in every round, and participants never see the true one.
 
-    Both sides are then equipped with a perturbation of the task's model (schemes/perturbed/equipment.py), unless the
-    scheme brings equipment of its own.
+    Both sides are then given equipment: what the scheme brings, or a perturbation of the task's model
+    (schemes/perturbed/equipment.py), if the scheme agrees on the settings of that one by deriving from `Perturbing`.
     """
 
     hides_updates: ClassVar[bool] = True
@@ -82,6 +82,10 @@ class Scheme(ABC):
     def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
         return None
 
+    def options_of(self, settings: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the scheme makes of the settings that all parties agree on, by name: options that users do not set."""
+        return {}
+
     def equipment_of(self, party: PartyId, parameters: Parameters) -> object | None:
         """What the scheme itself gives the machines of a party, which find it in their context; by default nothing.
 
@@ -93,7 +97,10 @@ class Scheme(ABC):
         """Raise `LocalProtocolError` if this is not what the scheme's machines work with."""
         if self.perturbs and equipment is None:
             who = "server" if at_server else str(self.participant_role)
-            raise LocalProtocolError(f"the {who} of {self.name} works with equipment: pass it to the machine")
+            raise LocalProtocolError(
+                f"the {who} of {self.name} works with equipment: let the scheme bring it (equipment_of), or derive it "
+                "from Perturbing"
+            )
 
     def carries(self, message: Message) -> Carried | None:
         """What a message of this scheme shows of an update to the party that it is sent to, hidden or not.

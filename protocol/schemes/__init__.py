@@ -18,8 +18,8 @@ A machine is a `TransitionTable`, a handler for each of its messages (`@handles`
 `Failed`. It returns events (`Send`, `WorkRequested`, ...) and never acts. Messages are frozen dataclasses under
 `@message("my-scheme.upload")`. What differs from the usual is said by attributes: `hides_updates`,
 `server_holds_model`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`, `warnings`,
-`plan_numbers`, `equipment_of`, `parting_model`, `carries`. A scheme that changes one of ours derives from it (`Masked`,
-`Perturbed`, ...).
+`plan_numbers`, `equipment_of`, `options_of`, `parting_model`, `carries`. A scheme that changes one of ours derives from
+it (`Masked`, `Perturbed`, ...).
 
 Importing this package registers the schemes that are built in. specs/schemes.md walks through an example.
 """
@@ -76,7 +76,7 @@ from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.randomness import RandomBytes, require_random
 from veilsum.protocol.schemes.ampc import Ampc, Mpc
 from veilsum.protocol.schemes.masked import Masked
-from veilsum.protocol.schemes.perturbed import Bilateral, Perturbed
+from veilsum.protocol.schemes.perturbed import Bilateral, Perturbed, Perturbing
 from veilsum.protocol.schemes.perturbed.client import PerturbedClient
 from veilsum.protocol.schemes.perturbed.equipment import (
     ClientPerturbation,
@@ -125,6 +125,7 @@ __all__ = [
     "PerturbedClient",
     "PerturbedServer",
     "PerturbedTerms",
+    "Perturbing",
     "Phase",
     "Plain",
     "Prepared",

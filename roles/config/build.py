@@ -26,7 +26,6 @@ from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
-from veilsum.protocol.schemes.perturbed.options import perturbation_options
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.config.values import FederationValues
 
@@ -87,7 +86,7 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
             differencing=Differencing(config.differencing),
             min_cohort_change=config.min_cohort_change,
             max_attempts=config.max_attempts,
-            options=_options(config),
+            options=_options(config, scheme),
         ),
         None,
     )
@@ -139,13 +138,9 @@ def _require_task_name(name: str) -> None:
         raise ParameterError([f"unknown task {name!r}; allowed: {TASK_FORMS}"])
 
 
-def _options(config: FederationValues) -> dict[str, str]:
-    if not config.perturbs:
-        return dict(config.options)
-    perturbation = perturbation_options(
-        config.noise, config.groups, config.gamma, config.alpha, config.ce_exchange, config.barrier
-    )
-    return {**config.options, **perturbation}
+def _options(config: FederationValues, scheme: Scheme | None) -> dict[str, str]:
+    """What users set as options, and what the scheme makes of the other settings."""
+    return {**config.options, **({} if scheme is None else scheme.options_of(config.agreed()))}
 
 
 def _option_problems(config: FederationValues, scheme: Scheme | None) -> Iterator[str]:
@@ -160,7 +155,7 @@ def _plan_numbers(config: FederationValues, scheme: Scheme | None) -> FixedPoint
     parties, weight = len(config.parties), config.weight_limit
     if scheme is None:
         return plan(parties, weight, config.clip, config.bits).encoding
-    return scheme.plan_numbers(parties, weight, config.clip, config.bits, _options(config))
+    return scheme.plan_numbers(parties, weight, config.clip, config.bits, _options(config, scheme))
 
 
 def _require_fitting_defence(config: FederationValues) -> None:

@@ -1,6 +1,6 @@
 """What the machine of a party is given besides: asked of the scheme first, in processes, simulations and tables alike.
 
-A scheme that brings equipment of its own gets that. For one that perturbs the model and brings none it is a
+A scheme that brings equipment of its own gets that. For one that agrees on the settings of a perturbation it is a
 perturbation of the task's model: a client's learner, and at the server the traced network. All others have none.
 Importing this file imports no torch; tracing does.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.schemes.perturbed.options import agree_on_perturbation
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.task import Task
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def equip(
-    scheme: Scheme, party: PartyId, parameters: Parameters, perturbation: Callable[[], object]
+    scheme: Scheme, party: PartyId, parameters: Parameters, perturbation: Callable[[], object | None]
 ) -> object | None:
     """What the scheme brings for this party, else the perturbation where it perturbs, else nothing."""
     own = scheme.equipment_of(party, parameters)
@@ -41,8 +42,8 @@ class TaskEquipment:
 
     @cached_property
     def traced(self) -> TracedTask | None:
-        """What both sides know about a perturbation of the task's model; None where the scheme perturbs none."""
-        if not self.config.load_scheme().perturbs:
+        """What both sides know about a perturbation of the task's model; None where the scheme agrees on none."""
+        if not self.config.perturbs or not agree_on_perturbation(self.config.parameters(1).options):
             return None
         from veilsum.roles.learning.perturbation.traced_task import trace_task
 
@@ -54,13 +55,16 @@ class TaskEquipment:
             self.config.load_scheme(),
             party,
             parameters,
-            lambda: self._server_perturbation() if party == SERVER else learner,
+            lambda: self._perturbation_of(party, learner),
         )
 
-    def _server_perturbation(self) -> object:
+    def _perturbation_of(self, party: PartyId, learner: Learner | None) -> object | None:
+        if self.traced is None:
+            return None
+        if party != SERVER:
+            return learner
         from veilsum.roles.learning.perturbation.server import TaskServerPerturbation
 
-        assert self.traced is not None
         return TaskServerPerturbation(self.traced, self.config.training_options())
 
 

@@ -20,7 +20,7 @@ from tests.examples import ballot, bounded, metered, open_mean
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK
 from veilsum.protocol import schemes
-from veilsum.protocol.errors import AbortReason, ParameterError
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
 from veilsum.protocol.schemes import Carried
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.federation_config import FederationConfig
@@ -272,6 +272,36 @@ def test_a_scheme_that_is_named_by_its_class_need_not_be_registered(
     monkeypatch.syspath_prepend(tmp_path)
     result = simulate(config_of("unregistered:Masked", task="vectors:9"))
     assert len(result.rounds) == 2
+
+
+OWN_PERTURBATION = """
+    name, perturbs, announces_next_hash = "own-perturbation", True, False
+    def equipment_of(self, party, parameters):
+        return dict(parameters.options)
+    def parting_model(self, model, equipment, random, *, completed):
+        return 0 * model
+"""
+
+
+def test_a_perturbing_scheme_with_equipment_of_its_own_has_no_settings_of_another_and_any_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It works on vectors, which have no network to trace, and its options are its own."""
+    (tmp_path / "perturbing.py").write_text(TAKEN.format(base="Plain", body=OWN_PERTURBATION.strip()))
+    monkeypatch.syspath_prepend(tmp_path)
+    result = simulate(config_of("perturbing:Plain", task="vectors:9", gamma=0.5, payload="delta"))
+    assert len(result.rounds) == 2
+    assert list(result.federation.equipment.values()) == [{}] * 4
+
+
+def test_a_perturbing_scheme_without_any_equipment_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = OWN_PERTURBATION.strip().replace("equipment_of", "unused")
+    (tmp_path / "unequipped.py").write_text(TAKEN.format(base="Plain", body=bare.replace("own-", "no-")))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(LocalProtocolError):
+        simulate(config_of("unequipped:Plain"))
 
 
 def test_a_server_of_which_the_scheme_tells_no_sum_is_said_to_form_no_model(

@@ -7,6 +7,7 @@ specs/perturbation-limits.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule
 from veilsum.protocol.errors import ParameterError
@@ -22,7 +23,12 @@ from veilsum.protocol.schemes.perturbed.bilateral import BilateralClient, Bilate
 from veilsum.protocol.schemes.perturbed.client import PerturbedClient
 from veilsum.protocol.schemes.perturbed.equipment import client_equipment, server_equipment
 from veilsum.protocol.schemes.perturbed.messages import PerturbedTerms, SoftmaxRequest
-from veilsum.protocol.schemes.perturbed.options import read_settings, setting_problems
+from veilsum.protocol.schemes.perturbed.options import (
+    PERTURBATION_SETTINGS,
+    perturbation_options,
+    read_settings,
+    setting_problems,
+)
 from veilsum.protocol.schemes.perturbed.server import PerturbedServer
 from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
@@ -34,9 +40,14 @@ TERM_WORD_BITS = 64
 _LARGEST_RANGE_BITS = 30
 
 
-class _Perturbing(Scheme):
+class Perturbing(Scheme):
+    """A scheme whose parties are equipped with a perturbation of the task's model, and agree on its settings."""
+
     perturbs = True
     announces_next_hash = False
+
+    def options_of(self, settings: Mapping[str, Any]) -> Mapping[str, str]:
+        return perturbation_options(*(settings[name] for name in PERTURBATION_SETTINGS))
 
     def require_equipment(self, equipment: object | None, *, at_server: bool) -> None:
         if at_server:
@@ -59,7 +70,7 @@ class _Perturbing(Scheme):
 
 
 @register
-class Perturbed(_Perturbing):
+class Perturbed(Perturbing):
     name = "perturbed"
     exact = False
     hides_updates = False
@@ -89,7 +100,7 @@ class Perturbed(_Perturbing):
 
 
 @register
-class Bilateral(_Perturbing):
+class Bilateral(Perturbing):
     name = "bilateral"
     unmasked = Perturbed.name
     learns = {

@@ -17,6 +17,14 @@ KIND, GROUPS, GAMMA, ALPHA, EXCHANGE, BARRIER = (
     "perturbed.barrier",
 )
 
+PERTURBATION_SETTINGS = ("noise", "groups", "gamma", "alpha", "ce_exchange", "barrier")
+"""The settings of a federation that these options are made of, in the same order."""
+
+
+def agree_on_perturbation(options: Mapping[str, str]) -> bool:
+    """Whether a scheme with these options works on a perturbation of the task's model."""
+    return KIND in options
+
 
 def perturbation_options(
     kind: str, groups: int, gamma: float, alpha: str, ce_exchange: str, barrier: str
