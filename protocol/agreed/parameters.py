@@ -25,7 +25,7 @@ COMPLETE_GRAPH = GraphPolicy(GraphKind.COMPLETE)
 
 
 class Recovery(enum.Enum):
-    """What happens when an upload is missing: rebuild from shares, or end the round (the papers' protocols)."""
+    """What happens when an upload is missing: rebuild from shares, or end the run (the papers' protocols)."""
 
     SHARES = "shares"
     NONE = "none"

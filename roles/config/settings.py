@@ -216,7 +216,7 @@ PROTOCOL = (
         "protocol",
         "recovery",
         Form.TEXT,
-        "when an upload is missing: rebuild its masks from shares, or end the round (none)",
+        "when an upload is missing: rebuild its masks from shares, or end the run (none)",
         choices=("shares", "none"),
     ),
     Setting(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Defended(Protocol):
-    """What a learner with a defence offers besides; roles keep its state in the party's checkpoint."""
+    """What a learner with a defence offers besides; roles keep its state beside the party's checkpoints."""
 
     def state(self) -> bytes:
         """Everything private that must survive a restart: a secret, for this party's own disk only."""

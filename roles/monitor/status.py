@@ -2,7 +2,8 @@
 
 A status is a small JSON text with the signature of the party's identity key over its exact bytes. It carries what
 the broker sees anyway (who, when, how much) and where the party stands; never a hash, a loss or a sample count. The
-number grows, so that an old status played back is recognised; statuses are shown to people and decide nothing.
+number grows, so that an old status played back is recognised. Statuses are shown to people; the one thing that they
+decide is when a server begins, which waits until enough parties have told one (roles/process/quorum.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ the next round counts as spent even if the file that is left knows nothing of it
 for ever, damaged or not; the process takes it as the number of its life, so no sequence number of an earlier life
 is used again.
 
-No key, mask or seed is ever in here. The model is not public either: the folder is closed to other users.
+No key, mask or seed is ever in a checkpoint. The model is not public either, and with a defence the party's learner
+keeps `defence.state`, with its key, in the same folder (roles/learning/defences/keeping.py): the folder is closed to
+other users.
 """
 
 from __future__ import annotations
