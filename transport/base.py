@@ -91,14 +91,22 @@ class Transport(Protocol):
         """Wait for the next whole message."""
 
 
-class RoleTransport(Transport, Protocol):
-    """A transport of a role process; statuses may be lost, and who sent one is a hint."""
+class StatusSource(Protocol):
+    """Where statuses are heard, by a party or an observer; they may be lost, and who sent one is a hint."""
 
-    async def publish_status(self, status: bytes) -> None:
-        """Tell everybody who listens how we are; at most once, kept by nobody."""
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
 
     def statuses(self) -> AsyncIterator[Datagram]:
         """What parties tell about themselves, from now on."""
+
+
+class RoleTransport(Transport, StatusSource, Protocol):
+    """A transport of a role process, over which it also tells how it is."""
+
+    async def publish_status(self, status: bytes) -> None:
+        """Tell everybody who listens how we are; at most once, kept by nobody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How a party reaches the broker of its federation: the default transport of a role process.
 
-Role processes, the monitor and the commands are given what these functions make; together with the rest of this room
-they are all that names MQTT outside `transport/mqtt/`.
+Role processes and the monitor are given what these functions make. With the rest of this room and the published
+settings of the broker they are all that names MQTT outside `transport/mqtt/`, but for what measures it.
 """
 
 from __future__ import annotations

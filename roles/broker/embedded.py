@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from veilsum.roles.config.federation_config import FederationConfig
 
+PROGRAM = "embedded broker (amqtt)"
+"""What it is called, for people."""
 GRACE_S = 1.0
 
 

@@ -29,6 +29,8 @@ from veilsum.roles.federation.public_files import replace_public_file
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.topics import Topics
 
+CARRIER = "MQTT"
+"""What a broker speaks, for people."""
 CONFIGURATION = "mosquitto.conf"
 PASSWORDS = "passwords"
 ACCESS_LIST = "acl"

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.broker.files import CARRIER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.launch.processes import BROKER, Outcome
+from veilsum.roles.launch.processes import BROKER, LOGS_FOLDER, Outcome
 
 _TOLD = (
     "broker",
@@ -145,7 +146,7 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
         )
         for one in figures["rounds"]
     ]
-    title = f"{figures['scheme']}, {figures['parties']} parties, task {figures['task']}, over MQTT"
+    title = f"{figures['scheme']}, {figures['parties']} parties, task {figures['task']}, over {CARRIER}"
     lines = [Table(title, ("round", "parties", "attempt", "model"), rows).render() if rows else f"{title}\n"]
     if figures["metric"] is not None:
         lines.append(f"final test {figures['metric_name']} {figures['metric']:.4f}")
@@ -163,5 +164,5 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
         )
         if figures["rounds"]:
             lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
-    lines.append(f"logs          {outcome.loaded.folder / 'logs'}")
+    lines.append(f"logs          {outcome.loaded.folder / LOGS_FOLDER}")
     return "\n".join(lines) + "\n"

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.process.clock import monotonic
+from veilsum.roles.process.machines import holds_model
 
 BROKER = "broker"
 LOGS_FOLDER = "logs"
@@ -175,9 +177,9 @@ class Launch:
 
     async def _start_role(self, name: str) -> None:
         role = self.loaded.roster.identity(name).role.value
-        file = self.loaded.folder / "federation.toml"
+        file = self.loaded.folder / FILE_NAME
         arguments = [role, str(file), "--name", name, "--log-format", "json", *self.role_arguments]
-        holder = self.loaded.config.load_scheme().server_holds_model == (name == SERVER)
+        holder = holds_model(self.loaded.config.load_scheme(), PartyId(name))
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
         if self.views is not None:

@@ -12,7 +12,7 @@ import datetime
 import json
 import logging
 import sys
-from typing import Any, Literal, TextIO, TypeAlias
+from typing import Any, TextIO
 
 from veilsum.protocol.machines.events import (
     Event,
@@ -26,9 +26,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.roles.learning.contract import sha256_of
-
-LogFormat: TypeAlias = Literal["text", "json"]
-LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
+from veilsum.roles.monitor.log_format import LogFormat
 
 
 class RoleLog:

@@ -10,15 +10,14 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import ProtocolError
 from veilsum.protocol.identifiers import SERVER
-from veilsum.roles.broker.connect import observers_link
 from veilsum.roles.cli.output import Table
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.monitor.status import Status, open_status
+from veilsum.transport.base import StatusSource
 
 
 @dataclass
@@ -34,13 +33,13 @@ class Board:
             self.statuses[status.party] = status
 
 
-async def listen(loaded: LoadedFederation, key_folder: Path | None, seconds: float) -> Board:
-    """Collect statuses for so many seconds."""
+async def listen(loaded: LoadedFederation, source: StatusSource, seconds: float) -> Board:
+    """Collect what the source hears for so many seconds."""
     board = Board()
-    async with observers_link(loaded, key_folder) as link:
+    async with source:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                async for datagram in link.statuses():
+                async for datagram in source.statuses():
                     try:
                         board.take(open_status(loaded.roster, loaded.federation_id, bytes(datagram.data)))
                     except ProtocolError:

@@ -22,7 +22,7 @@ from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.equipment import TaskEquipment
 from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.learning.task import Task
-from veilsum.roles.monitor.log import LogFormat
+from veilsum.roles.monitor.log_format import LogFormat
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 
 if TYPE_CHECKING:

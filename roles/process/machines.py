@@ -1,4 +1,4 @@
-"""From a federation's settings and what a party has on disk to its machine: the same in memory and over MQTT."""
+"""From a federation's settings and what a party has on disk to its machine: the same in memory and as processes."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ def _run_embedded(folder: Path, config: FederationConfig, where: str, *, forced:
     from veilsum.protocol.errors import LocalProtocolError
 
     try:
-        from veilsum.roles.broker.embedded import run_embedded
+        from veilsum.roles.broker.embedded import PROGRAM, run_embedded
     except ImportError:
         raise LocalProtocolError(
             "mosquitto is not installed, and neither is the embedded broker: apt install mosquitto, or "
             "pip install 'veilsum[broker]'"
         ) from None
     why = "" if forced else "mosquitto is not installed: "
-    run_embedded(folder, config, lambda: _say(f"{why}embedded broker (amqtt) at {where}"))
+    run_embedded(folder, config, lambda: _say(f"{why}{PROGRAM} at {where}"))
 
 
 def _require_written_for(folder: Path, config: FederationConfig) -> None:

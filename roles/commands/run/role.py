@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilsum.protocol.identifiers import SERVER as SERVER_NAME
+from veilsum.roles.monitor.log_format import LOG_FORMATS
 
 _EXIT_CODES = """\
 exit codes:
@@ -85,7 +86,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--log-format",
-        choices=("text", "json"),
+        choices=LOG_FORMATS,
         default="text",
         help="lines on standard error (default text)",
     )

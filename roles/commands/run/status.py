@@ -17,8 +17,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilsum.roles.cli.output import add_json_option
+
+if TYPE_CHECKING:
+    from veilsum.roles.federation.folder import LoadedFederation
+    from veilsum.roles.monitor.watching import Board
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,15 +46,23 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.errors import LocalProtocolError
     from veilsum.roles.cli.output import publish
     from veilsum.roles.federation.folder import load_federation
-    from veilsum.roles.monitor.watching import describe, figures_of, listen
+    from veilsum.roles.monitor.watching import describe, figures_of
     from veilsum.transport.errors import BrokerUnreachable
 
     loaded = load_federation(args.folder)
     while True:
         try:
-            board = asyncio.run(listen(loaded, args.key, args.seconds))
+            board = asyncio.run(_listen(loaded, args))
         except BrokerUnreachable as error:
             raise LocalProtocolError(f"{error}; start it with: veilsum broker {args.folder}") from error
         publish(describe(loaded, board), figures_of(loaded, board), args.json)
         if not args.watch:
             return 0 if board.statuses else 1
+
+
+async def _listen(loaded: LoadedFederation, args: argparse.Namespace) -> Board:
+    """A link is made where it is used: it belongs to the event loop."""
+    from veilsum.roles.broker.connect import observers_link
+    from veilsum.roles.monitor.watching import listen
+
+    return await listen(loaded, observers_link(loaded, args.key), args.seconds)

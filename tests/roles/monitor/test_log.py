@@ -8,7 +8,8 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from veilsum.roles.monitor.log import LOG_FORMATS, RoleLog
+from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.log_format import LOG_FORMATS
 
 
 def said(log_format: str, text: str) -> str:
