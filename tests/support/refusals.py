@@ -24,6 +24,18 @@ def mentions(said: str, name: str) -> bool:
     return re.search(before + re.escape(name) + after, said) is not None
 
 
+def require_mentions(said: str, *names: object) -> None:
+    """Hold a text against the names that it must mention: settings, parties, files, figures, commands' flags.
+
+    A name is one word; a sentence is refused here.
+    """
+    wanted = [str(name) for name in names]
+    assert wanted, "nothing to mention"
+    assert not [name for name in wanted if len(name.split()) != 1], "names are single words"
+    missing = [name for name in wanted if not mentions(said, name)]
+    assert not missing, f"{said} does not mention {', '.join(missing)}"
+
+
 @contextmanager
 def refusal(
     kind: type[Refused],
@@ -33,10 +45,8 @@ def refusal(
     **typed: object,
 ) -> Iterator[pytest.ExceptionInfo[Refused]]:
     """Expect an error of the kind, for the reason, with the culprit and with each of the other typed attributes, whose
-    text mentions each of the names: settings, parties, files, figures. A name is one word; a sentence is refused here.
+    text mentions each of the names, as `require_mentions` says.
     """
-    wanted = [str(name) for name in names]
-    assert not [name for name in wanted if len(name.split()) != 1], "names are single words"
     with pytest.raises(kind) as caught:
         yield caught
     error = caught.value
@@ -44,5 +54,5 @@ def refusal(
     assert culprit is None or getattr(error, "culprit", None) == culprit, f"another culprit: {error!r}"
     other = {name: getattr(error, name, None) for name in typed}
     assert other == typed, f"another {', '.join(typed)}: {error!r}"
-    missing = [name for name in wanted if not mentions(str(error), name)]
-    assert not missing, f"{error} does not mention {', '.join(missing)}"
+    if names:
+        require_mentions(str(error), *names)

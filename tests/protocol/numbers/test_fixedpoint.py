@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tests.support.refusals import refusal
+from tests.support.refusals import mentions, refusal, require_mentions
 from veilsum.protocol.errors import (
     AbortReason,
     EncodingError,
@@ -283,13 +283,14 @@ def test_following_the_planner_s_advice_ends_in_a_plan(
             advice = str(refused).rpartition("; ")[2]
         else:
             return
-        if "use 64 bits" in advice:
+        figure = re.search(r"(\d+)\D*$", advice)
+        if mentions(advice, "bits"):
             bits = 64
-        elif found := re.match(r"lower the clip to (\d+)", advice):
-            clip = float(found[1])
-        elif found := re.match(r"lower the max weight to (\d+)", advice):
-            weight = int(found[1])
+        elif figure and mentions(advice, "clip"):
+            clip = float(figure[1])
+        elif figure and mentions(advice, "weight"):
+            weight = int(figure[1])
         else:
-            assert "lower the parties or the max weight" in advice
+            require_mentions(advice, "parties", "weight")
             parties, weight = max(1, parties // 2**40), max(1, weight // 2**25)
     plan(parties, weight, clip, bits)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.perturbation.algebra.backward import AutogradBody, DenseChainBody
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
@@ -123,12 +123,12 @@ def altered(terms: Terms, name: str, vector: np.ndarray) -> Terms:
         (
             lambda t: altered(t, "sigma.1", t.vectors["sigma.1"] * np.nan),
             AbortReason.BAD_VECTOR,
-            "sigma.1 is not finite",
+            "sigma.1 finite",
         ),
         (
             lambda t: altered(t, "head", t.vectors["head"] + np.inf),
             AbortReason.BAD_VECTOR,
-            "head is not finite",
+            "head finite",
         ),
     ],
     ids=["stale", "partition", "short", "matrix", "integers", "unknown", "missing", "nan", "infinite"],
@@ -139,7 +139,7 @@ def test_terms_of_another_key_or_shape_or_without_end_are_refused(key, terms, sp
         key.public.require_used(spoilt.key_id, spoilt.public_digest)
         recover(key, spoilt.vectors)
     assert caught.value.reason is reason
-    assert words in caught.value.detail
+    require_mentions(caught.value.detail, *words.split())
     assert caught.value.blamed_on("client-3").culprit == "client-3"
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.perturbation.algebra.selftest import TOLERANCE, run_self_test
 from veilsum.protocol.perturbation.errors import UnsupportedModel
 from veilsum.protocol.perturbation.tracing.factors import FactorSpace
@@ -54,20 +54,20 @@ def test_layers_that_are_not_homogeneous_are_refused_by_name(layer: nn.Module) -
 @pytest.mark.parametrize(
     ("forward", "words"),
     [
-        (lambda self, x: torch.sigmoid(x), "sigmoid is not positively homogeneous"),
-        (lambda self, x: x * torch.sigmoid(x), "sigmoid is not positively homogeneous"),
-        (lambda self, x: x + 1.0, "adding a constant"),
-        (lambda self, x: 1.0 + x, "adding a constant"),
-        (lambda self, x: x - 0.5, "adding a constant"),
-        (lambda self, x: x / (x + x), "dividing by a tensor"),
-        (lambda self, x: torch.div(x, 2, rounding_mode="floor"), "division that rounds"),
-        (lambda self, x: torch.add(x, other=1.0), "adding a constant"),
-        (lambda self, x: x.chunk(2, 1)[0], "chunk: returns several tensors; take slices"),
-        (lambda self, x: self.extra(x[:, None])[0][:, 0], "more than one tensor"),
-        (lambda self, x: x.clamp(0, 1), "clamp is not positively homogeneous"),
+        (lambda self, x: torch.sigmoid(x), "sigmoid homogeneous"),
+        (lambda self, x: x * torch.sigmoid(x), "sigmoid homogeneous"),
+        (lambda self, x: x + 1.0, "adding constant"),
+        (lambda self, x: 1.0 + x, "adding constant"),
+        (lambda self, x: x - 0.5, "adding constant"),
+        (lambda self, x: x / (x + x), "dividing tensor"),
+        (lambda self, x: torch.div(x, 2, rounding_mode="floor"), "division rounds"),
+        (lambda self, x: torch.add(x, other=1.0), "adding constant"),
+        (lambda self, x: x.chunk(2, 1)[0], "chunk several slices"),
+        (lambda self, x: self.extra(x[:, None])[0][:, 0], "one tensor"),
+        (lambda self, x: x.clamp(0, 1), "clamp homogeneous"),
         (lambda self, x: x - x.mean(0), "batch dimension"),
         (lambda self, x: x * x.sum(), "all dimensions"),
-        (lambda self, x: x.roll(1), "roll is not on the list"),
+        (lambda self, x: x.roll(1), "roll list"),
         (lambda self, x: torch.cat((x, x), 0)[:2], "across samples"),
         (lambda self, x: nn.functional.pad(x, (0, 0), value=1.0), "zeros"),
         (lambda self, x: torch.relu(self.extra(self.extra(x))), "shared"),
@@ -80,10 +80,10 @@ def test_operations_in_forward_are_refused_with_the_reason(forward, words: str) 
     extra = {
         "shared": nn.Linear(6, 6),
         "free parameters": nn.Parameter(torch.ones(6)),
-        "more than one tensor": nn.MaxPool1d(1, return_indices=True),
+        "one tensor": nn.MaxPool1d(1, return_indices=True),
     }
     layers = {"extra": extra[words]} if words in extra else {}
-    assert words in str(complaint(Body(forward, **layers)))
+    require_mentions(str(complaint(Body(forward, **layers))), *words.split())
 
 
 def test_models_that_do_not_end_in_a_linear_layer_are_refused() -> None:
@@ -95,7 +95,7 @@ def test_models_that_do_not_end_in_a_linear_layer_are_refused() -> None:
 def test_tied_frozen_and_unused_parameters_are_refused_by_name() -> None:
     tied = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     tied[2].weight = tied[0].weight
-    assert "shares its weights with 0.weight" in complaint(tied).reason
+    require_mentions(complaint(tied).reason, "shares", "0.weight")
     frozen = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     frozen[0].bias.requires_grad_(False)
     assert complaint(frozen).node == "0.bias"

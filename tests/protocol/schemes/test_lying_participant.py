@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.refusals import require_mentions
 from tests.support.tables.lying_table import (
     exact_model,
     hand_over,
@@ -69,7 +70,8 @@ def test_one_wrong_share_among_enough_is_found_and_left_out(scheme: str) -> None
     table = lying_table(scheme, 8)
     table.tamper = altering(ReleasedShares, "p7", with_wrong_self_share)
     table.run()
-    assert told(table, SERVER).warnings == ["p7 released a wrong share; it was left out"]
+    (warning,) = told(table, SERVER).warnings
+    require_mentions(warning, "p7", "share", "out")
     assert result_of(table) == exact_model(table, table.participants)
 
 

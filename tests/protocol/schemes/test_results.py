@@ -265,7 +265,7 @@ def test_rekeying_every_round_changes_the_seeds_and_not_the_result(scheme: str) 
 
 
 def test_an_unknown_scheme_is_named_with_those_that_exist() -> None:
-    with pytest.raises(ParameterError, match=r"unknown scheme 'magic'.*ampc.*masked.*mpc.*plain"):
+    with refusal(ParameterError, "magic", "ampc", "masked", "mpc", "plain"):
         find_scheme("magic")
 
 
@@ -274,15 +274,15 @@ def with_rules(federation: TableFederation, **changed: Any) -> TableFederation:
 
 
 REFUSED_BEFORE_ANY_MESSAGE = {
-    "parts without a bridge": ({"graph": "edges:p0-p1,p2-p3", "parties": 4}, "p0 and p2"),
+    "parts without a bridge": ({"graph": "edges:p0-p1,p2-p3", "parties": 4}, "p0 p2"),
     "fewer parties than the minimum": ({"min_parties": 4, "parties": 4, "roster": 3}, "3 participants"),
-    "more neighbours than parties": ({"graph": "k-regular:6", "parties": 5}, "7 must take part"),
-    "a sum over one": ({"min_parties": 1}, "at least 2"),
+    "more neighbours than parties": ({"graph": "k-regular:6", "parties": 5}, "7"),
+    "a sum over one": ({"min_parties": 1}, "2"),
     "two lists would both count": (
         {"graph": "k-regular:6", "parties": 9, "threshold": 3},
         "two survivor lists",
     ),
-    "more shares than holders": ({"graph": "k-regular:6", "parties": 9, "threshold": 7}, "from 2 to 6"),
+    "more shares than holders": ({"graph": "k-regular:6", "parties": 9, "threshold": 7}, "2 6"),
 }
 
 
@@ -292,7 +292,7 @@ def test_what_cannot_work_is_said_before_any_message(scheme: str, problem: str) 
     fields, text = REFUSED_BEFORE_ANY_MESSAGE[problem]
     fields = {"parties": 5, **fields}
     roster = fields.pop("roster", None)
-    with pytest.raises(LocalProtocolError, match=text):
+    with refusal(LocalProtocolError, *text.split()):
         federation = lying_table(scheme, **fields).federation
         kept = {SERVER, *federation.participants[:roster]}
         identities = tuple(one for one in federation.roster.identities if one.name in kept)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.federations import make_federation
+from tests.support.refusals import require_mentions
+from veilsum.protocol.errors import AbortReason
 from veilsum.roles.broker import connect
 from veilsum.roles.cli import main as cli
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
@@ -16,21 +18,21 @@ VECTORS = (*SIMULATE, "--task", "vectors:8")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "names"),
     [
-        ((*SIMULATE, "--task", "no.such:thing"), "module no.such cannot be imported"),
-        ((*SIMULATE, "--task", "os:no_such"), "module os has no function no_such"),
-        ((*SIMULATE, "--task", "os:getcwd"), "task 'os:getcwd': getcwd(options) raised TypeError"),
-        ((*SIMULATE, "--task", "mnist"), "task mnist needs a data folder (--data FOLDER)"),
-        ((*SIMULATE, "--task", "mnist", "--data", "no/such/folder"), "no/such/folder is not there"),
-        ((*VECTORS, "--compare", "central"), "task vectors learns nothing"),
-        ((*VECTORS, "--scheme", "perturbed"), "task vectors:8 has no model to perturb"),
+        ((*SIMULATE, "--task", "no.such:thing"), "no.such module"),
+        ((*SIMULATE, "--task", "os:no_such"), "os no_such function"),
+        ((*SIMULATE, "--task", "os:getcwd"), "os:getcwd TypeError"),
+        ((*SIMULATE, "--task", "mnist"), "mnist --data"),
+        ((*SIMULATE, "--task", "mnist", "--data", "no/such/folder"), "no/such/folder"),
+        ((*VECTORS, "--compare", "central"), "vectors learns"),
+        ((*VECTORS, "--scheme", "perturbed"), "vectors:8 model"),
     ],
     ids=lambda value: " ".join(value[5:]) if isinstance(value, tuple) else "",
 )
 def test_a_simulation_that_cannot_work_exits_with_2(
     arguments: tuple[str, ...],
-    told: str,
+    names: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -38,18 +40,20 @@ def test_a_simulation_that_cannot_work_exits_with_2(
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) == cli.EXIT_BAD_REQUEST
     error = capsys.readouterr().err
-    assert told in error
+    require_mentions(error, *names.split())
     assert "unexpected" not in error
 
 
 def test_a_folder_that_is_no_federation_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without settings, and without a roster: each time the missing file and how to get one."""
     assert cli.main(["roster", "show", str(tmp_path / "nodir")]) == cli.EXIT_BAD_REQUEST
-    assert "federation.toml does not exist: create a federation with veilsum init" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    require_mentions(error, "federation.toml")
+    assert "veilsum init" in error
     folder = make_federation(tmp_path / "fed").folder
     (folder / ROSTER_FILE).unlink()
     assert cli.main(["roster", "show", str(folder)]) == cli.EXIT_BAD_REQUEST
-    assert f"{ROSTER_FILE} does not exist" in capsys.readouterr().err
+    require_mentions(capsys.readouterr().err, ROSTER_FILE)
 
 
 def test_a_status_without_a_broker_names_the_remedy(
@@ -59,12 +63,12 @@ def test_a_status_without_a_broker_names_the_remedy(
     monkeypatch.setattr(connect, "LISTEN_WITHIN_S", 0.2)
     folder = make_federation(tmp_path / "fed").folder
     assert cli.main(["status", str(folder)]) == cli.EXIT_FAILED
-    assert f"start it with: veilsum broker {folder}" in capsys.readouterr().err
+    assert f"veilsum broker {folder}" in capsys.readouterr().err
 
 
 def test_a_measured_round_that_fails_says_why_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("bench", "rounds", "--scheme", "plain", "--parties", "3", "--dim", "8", "--drop", "3")
     assert cli.main(arguments) == cli.EXIT_FAILED
     error = capsys.readouterr().err
-    assert "the round did not commit: fewer parties than the agreed minimum: " in error
+    assert AbortReason.COHORT_TOO_SMALL.value in error
     assert "RunFailed" not in error

@@ -81,31 +81,29 @@ def test_flags_lie_over_a_file_and_leave_the_rest_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "names"),
     [
-        ("--bits 16", "invalid choice: 16"),
-        ("--rounds many", "--rounds: invalid int value: 'many'"),
-        ("--option depth", "'depth' is not KEY=VALUE"),
-        ("--threat none", "invalid choice: 'none'"),
+        ("--bits 16", "--bits 16"),
+        ("--rounds many", "--rounds many"),
+        ("--option depth", "depth KEY=VALUE"),
+        ("--threat none", "--threat none"),
     ],
 )
-def test_a_flag_that_does_not_parse_is_refused_by_name(line: str, says: str) -> None:
-    with refusal(UsageError, "--help") as caught:
+def test_a_flag_that_does_not_parse_is_refused_by_name(line: str, names: str) -> None:
+    with refusal(UsageError, "--help", *names.split()):
         parse(line)
-    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "names"),
     [
-        ("--parties 0", "parties must be 1 to 100000, not 0"),
-        ("--parties -2", "parties must be 1 to 100000, not -2"),
-        ("--parties a,,b", "'' is not a party name"),
-        ("--device tpu", "device 'tpu' is not one of"),
-        ("--party-device zoe=cpu", "zoe is not one of the parties"),
+        ("--parties 0", "parties 100000 0"),
+        ("--parties -2", "parties 100000 -2"),
+        ("--parties a,,b", "'' party name"),
+        ("--device tpu", "device tpu cpu"),
+        ("--party-device zoe=cpu", "zoe parties"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_name(line: str, says: str) -> None:
-    with pytest.raises(ParameterError) as caught:
+def test_a_value_that_cannot_be_is_refused_by_name(line: str, names: str) -> None:
+    with refusal(ParameterError, *names.split()):
         parse(line)
-    assert says in str(caught.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.roles.broker.connect import broker_address
@@ -99,7 +99,7 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(
 ) -> None:
     before = snapshot(fed)
     assert cli.main(["init", str(fed)]) == 2
-    assert f"{fed} is not empty" in capsys.readouterr().err
+    require_mentions(capsys.readouterr().err, fed, "empty")
     assert snapshot(fed) == before
     assert cli.main(["init", str(fed / "federation.toml")]) == 2
     assert "is a file" in capsys.readouterr().err
@@ -114,17 +114,17 @@ def test_an_empty_folder_is_as_good_as_a_new_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--scheme", "nope"], "unknown scheme 'nope'"),
-        (["--parties", "2"], "min_parties 3 is more than the 2 parties"),
-        (["--parties", "a,b,observer"], "'observer' or 'organiser'"),
-        (["--task", "chess"], "unknown task 'chess'"),
+        (["--scheme", "nope"], "scheme nope"),
+        (["--parties", "2"], "min_parties 3 2"),
+        (["--parties", "a,b,observer"], "observer organiser"),
+        (["--task", "chess"], "task chess"),
     ],
 )
 def test_a_federation_that_cannot_work_leaves_nothing_behind(
     flags: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["init", str(tmp_path / "fed"), *flags]) == 2
-    assert says in capsys.readouterr().err
+    require_mentions(capsys.readouterr().err, *says.split())
     assert not (tmp_path / "fed").exists()
 
 
@@ -138,7 +138,7 @@ def test_local_settings_may_be_edited_and_agreed_ones_only_with_a_signature(fed:
             action(fed)
         assert caught.value.reason is AbortReason.WRONG_CONFIG
         assert caught.value.path == fed / "federation.toml"
-        assert "clip is 4.0 here and 8.0 in the signed roster" in str(caught.value)
+        require_mentions(str(caught.value), "clip", 4.0, 8.0)
     assert sign_again(fed, fed / "organiser").version == 2
     assert load_federation(fed).config.clip == 4.0
 
@@ -191,7 +191,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     capsys.readouterr()
     pin = ["roster", "pin", str(fed), "--key", str(theirs / "alice"), "--fingerprint"]
     assert cli.main([*pin, "0000-" * 7 + "0000"]) == 1
-    assert "it is signed by an organiser with fingerprint" in capsys.readouterr().err
+    require_mentions(capsys.readouterr().err, loaded.signed.organiser.fingerprint)
     assert cli.main([*pin, loaded.signed.organiser.fingerprint]) == 0
     entered, identity = enter_federation(fed, theirs / "alice")
     address = broker_address(entered, "alice", theirs / "alice")
@@ -201,13 +201,12 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
 
 def test_what_does_not_fit_the_federation_is_not_enrolled(fed: Path, tmp_path: Path) -> None:
     before = snapshot(fed)
-    for name, role, says in (
-        ("alice", Role.CLIENT, "alice is listed already"),
-        ("dora", Role.CLIENT, "dora is not among the parties of federation.toml"),
-    ):
-        create_party(tmp_path / name, name, role)
-        with pytest.raises((RosterRefused, ParameterError), match=says):
-            add_party(fed, fed / "organiser", tmp_path / name, None)
+    for name in ("alice", "dora"):
+        create_party(tmp_path / name, name, Role.CLIENT)
+    with refusal(RosterRefused, "alice", "evict"):
+        add_party(fed, fed / "organiser", tmp_path / "alice", None)
+    with refusal(ParameterError, "dora", "federation.toml"):
+        add_party(fed, fed / "organiser", tmp_path / "dora", None)
     assert snapshot(fed) == before
 
 
@@ -241,9 +240,9 @@ def test_the_server_is_called_server_and_nobody_else_is(
 ) -> None:
     for name, role in (("server", "client"), ("alice", "server")):
         assert cli.main(["keys", "new", name, "--role", role, "--out", str(tmp_path / name)]) == 2
-        assert "the server is the party named 'server', and no other" in capsys.readouterr().err
+        require_mentions(capsys.readouterr().err, "'server'")
     assert cli.main(["keys", "new", "Alice"]) == 2
-    assert "'Alice' is not a party name" in capsys.readouterr().err
+    require_mentions(capsys.readouterr().err, "'Alice'", "name")
 
 
 def test_show_lists_fingerprints_and_what_was_not_signed(
@@ -257,7 +256,7 @@ def test_show_lists_fingerprints_and_what_was_not_signed(
     assert (figures["version"], figures["evicted"]) == (2, {"bob": 2})
     assert set(figures["identities"]) == {"alice", "carol", "server"}
     assert figures["identities"]["alice"] in printed.err
-    assert "not signed: clip is 4.0 here and 8.0 in the signed roster" in printed.err
+    require_mentions(printed.err, "signed", "clip", 4.0, 8.0)
 
 
 def test_changing_the_roster_says_what_to_copy_where(fed: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,12 +6,13 @@ import base64
 import json
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
@@ -122,11 +123,11 @@ def test_a_roster_changed_after_signing_is_refused(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "Expecting value"),
-        (b"[]", "its format is not"),
-        (b'{"format": "veilsum roster", "format_version": 9}', "format version is 9"),
-        (b'{"format": "veilsum roster", "format_version": 1}', "its fields are not"),
-        (b'{"format": "a", "format": "veilsum roster"}', "a key appears twice"),
+        (b"", "line column"),
+        (b"[]", "format"),
+        (b'{"format": "veilsum roster", "format_version": 9}', "version 9"),
+        (b'{"format": "veilsum roster", "format_version": 1}', "fields"),
+        (b'{"format": "a", "format": "veilsum roster"}', "key twice"),
         (b"[" * 100_000, "recursion"),
         (b"\xff", "utf-8"),
     ],
@@ -135,7 +136,7 @@ def test_a_file_that_is_no_roster_is_refused_with_what_is_wrong(
     path: Path, content: bytes, says: str
 ) -> None:
     path.write_bytes(content)
-    assert says in refused(lambda: read_roster(path), path, AbortReason.BAD_ENCODING)
+    require_mentions(refused(lambda: read_roster(path), path, AbortReason.BAD_ENCODING), *says.split())
 
 
 @pytest.mark.parametrize(
@@ -208,15 +209,12 @@ def test_the_enrolled_keys_are_admitted_and_no_others(path: Path) -> None:
     signed.require_enrolled(path, ALICE.public)
     stranger = identity("carol", Role.CLIENT).public
     new_keys = PublicIdentity(PartyId("alice"), Role.CLIENT, stranger.verify_key)
-    assert "bob was evicted in version 2" in refused(
-        lambda: signed.require_enrolled(path, BOB.public), path, AbortReason.UNKNOWN_PARTY
-    )
-    assert "carol is not in roster version 2" in refused(
-        lambda: signed.require_enrolled(path, stranger), path, AbortReason.UNKNOWN_PARTY
-    )
-    assert "alice is listed as" in refused(
-        lambda: signed.require_enrolled(path, new_keys), path, AbortReason.BAD_KEY
-    )
+    for wrong, reason, names in (
+        (BOB.public, AbortReason.UNKNOWN_PARTY, ("bob", "evicted", 2)),
+        (stranger, AbortReason.UNKNOWN_PARTY, ("carol", 2)),
+        (new_keys, AbortReason.BAD_KEY, ("alice", "enrolled")),
+    ):
+        require_mentions(refused(partial(signed.require_enrolled, path, wrong), path, reason), *names)
 
 
 def test_a_party_accepts_newer_rosters_and_never_an_older_one_again(path: Path, key_folder: Path) -> None:
@@ -226,7 +224,7 @@ def test_a_party_accepts_newer_rosters_and_never_an_older_one_again(path: Path, 
     assert accept_roster(path, key_folder).version == 3
     write_roster(path, roster(2))
     text = refused(lambda: accept_roster(path, key_folder), path, AbortReason.WRONG_ROSTER)
-    assert "version 2, and version 3 was accepted before" in text
+    require_mentions(text, "version", 2, 3)
     assert read_pin(key_folder).version == 3
 
 

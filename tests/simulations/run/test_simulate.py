@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veilsum
+from tests.support.refusals import require_mentions
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.main import main
@@ -203,23 +204,23 @@ def test_the_command_prints_the_table_and_the_json(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--scheme nope", "unknown scheme 'nope'"),
-        ("--scheme masked --drop 1@foo", "write N@PHASE"),
-        ("--scheme masked --drop 9@upload", "only 5 parties"),
+        ("--scheme nope", "scheme nope"),
+        ("--scheme masked --drop 1@foo", "N@PHASE"),
+        ("--scheme masked --drop 9@upload", "5 parties"),
         ("--scheme ampc --parties 2", "min_parties"),
         ("--scheme ampc --graph edges:p1-p2,p2-p3,p3-p4,p4-p5", "too thin"),
         ("--scheme masked --schedule round-robin", "round-robin"),
-        ("--scheme mpc --bias common --recovery none", "mpc has no bias"),
+        ("--scheme mpc --bias common --recovery none", "mpc bias"),
         ("--scheme masked --faults drop=2", "probability"),
-        ("--rounds 0", "rounds must be at least 1"),
-        ("--task nope", "unknown task"),
+        ("--rounds 0", "rounds 1"),
+        ("--task nope", "task nope"),
     ],
 )
 def test_bad_requests_exit_with_2_before_any_message(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", "--task", "vectors:5", *words.split()]) == 2
-    assert says in capsys.readouterr().err
+    require_mentions(capsys.readouterr().err, *says.split())
 
 
 def test_a_scheme_from_outside_the_package_is_simulated_by_its_name(

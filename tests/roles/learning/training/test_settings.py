@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.learning.training.settings import TrainingOptions
 
@@ -21,38 +21,38 @@ def test_the_defaults_are_valid_for_every_payload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "problem"),
+    ("options", "names"),
     [
-        ({"optimizer": "rmsprop"}, "optimizer 'rmsprop' is not one of sgd, adam"),
-        ({"payload": "weights"}, "payload 'weights' is not one of model, delta, gradient"),
-        ({"payload": "gradient", "gradient_batch": "half"}, "gradient_batch 'half' is not one of full, mini"),
-        ({"schedule": "linear"}, "schedule 'linear' is not one of: constant, step:every="),
+        ({"optimizer": "rmsprop"}, "optimizer rmsprop sgd adam"),
+        ({"payload": "weights"}, "payload weights model delta gradient"),
+        ({"payload": "gradient", "gradient_batch": "half"}, "gradient_batch half full mini"),
+        ({"schedule": "linear"}, "schedule linear constant"),
         ({"schedule": "step:every=0,factor=0.5"}, "schedule"),
         ({"schedule": "step:every=3,factor=0"}, "schedule"),
         ({"schedule": "step:every=3,factor=1.5"}, "schedule"),
         ({"schedule": "step:every=3,factor=1.2.3"}, "schedule"),
         ({"schedule": "cosine:rounds=0"}, "schedule"),
         ({"schedule": "cosine"}, "schedule"),
-        ({"device": "gpu"}, "device 'gpu' is not one of auto, cpu, cuda, cuda:INDEX, mps"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"learning_rate": math.nan}, "learning_rate must be positive"),
-        ({"learning_rate": math.inf}, "learning_rate must be positive"),
-        ({"momentum": 1.0}, "momentum must be in"),
-        ({"momentum": 0.9, "optimizer": "adam"}, "momentum belongs to sgd"),
-        ({"local_epochs": 0}, "local_epochs must be at least 1"),
-        ({"batch_size": 0}, "batch_size must be at least 1, or none"),
-        ({"payload": "gradient", "local_epochs": 2}, "local_epochs must be 1, not 2"),
-        ({"payload": "gradient", "optimizer": "adam"}, "use optimizer sgd with momentum 0"),
-        ({"payload": "gradient", "momentum": 0.5}, "use optimizer sgd with momentum 0"),
-        ({"payload": "gradient", "gradient_batch": "mini", "batch_size": None}, "needs a batch_size"),
-        ({"gradient_batch": "mini"}, "gradient_batch belongs to payload gradient"),
+        ({"device": "gpu"}, "device gpu auto cpu cuda cuda:INDEX mps"),
+        ({"learning_rate": 0.0}, "learning_rate positive"),
+        ({"learning_rate": math.nan}, "learning_rate positive"),
+        ({"learning_rate": math.inf}, "learning_rate positive"),
+        ({"momentum": 1.0}, "momentum 1.0"),
+        ({"momentum": 0.9, "optimizer": "adam"}, "momentum sgd"),
+        ({"local_epochs": 0}, "local_epochs 1"),
+        ({"batch_size": 0}, "batch_size 1 none"),
+        ({"payload": "gradient", "local_epochs": 2}, "local_epochs 1 2"),
+        ({"payload": "gradient", "optimizer": "adam"}, "optimizer sgd momentum 0"),
+        ({"payload": "gradient", "momentum": 0.5}, "optimizer sgd momentum 0"),
+        ({"payload": "gradient", "gradient_batch": "mini", "batch_size": None}, "batch_size"),
+        ({"gradient_batch": "mini"}, "gradient_batch payload gradient"),
     ],
 )
-def test_each_impossible_option_is_refused_by_name(options: dict[str, Any], problem: str) -> None:
+def test_each_impossible_option_is_refused_by_name(options: dict[str, Any], names: str) -> None:
     with pytest.raises(ParameterError) as caught:
         TrainingOptions(**options)
     assert len(caught.value.problems) == 1
-    assert problem in caught.value.problems[0]
+    require_mentions(caught.value.problems[0], *names.split())
 
 
 def test_all_problems_are_reported_together() -> None:
