@@ -14,10 +14,14 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.support.refusals import refusal, require_mentions
 from tests.support.sources import files_of_tests, parse
+from veilsum.protocol.errors import AbortReason, RemoteProtocolError
+from veilsum.protocol.identifiers import PartyId
 
 MOST_WORDS = 3
 TELLS = re.compile(
@@ -216,3 +220,24 @@ def test_it(capsys):
     assert help_text == "what this command is for"
 """
     assert not sentences(ast.parse(source))
+
+
+@pytest.mark.parametrize("names", [("bob",), ("clip", 3), ("clip is",), ()])
+def test_a_name_that_is_missing_or_no_single_word_fails(names: tuple[object, ...]) -> None:
+    require_mentions("clip of bobby: 31, not 4.0", "clip", "bobby", 31, 4.0)
+    with pytest.raises(AssertionError):
+        require_mentions("clip of bobby: 31, not 4.0", *names)
+
+
+@pytest.mark.parametrize(
+    ("names", "typed"),
+    [(("p2",), {}), ((), {"reason": AbortReason.BAD_KEY}), ((), {"culprit": "p2"}), ((), {"detail": "x"})],
+)
+def test_a_refusal_of_another_name_reason_culprit_or_attribute_fails(
+    names: tuple[str, ...], typed: dict[str, Any]
+) -> None:
+    error = RemoteProtocolError(PartyId("p1"), AbortReason.BAD_VECTOR, "too long")
+    with refusal(RemoteProtocolError, "p1", reason=AbortReason.BAD_VECTOR, culprit="p1", detail="too long"):
+        raise error
+    with pytest.raises(AssertionError), refusal(RemoteProtocolError, *names, **typed):
+        raise error
