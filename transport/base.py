@@ -7,6 +7,8 @@ bytes, and the name of a sender is a hint until the caller's own sealing has con
 
 A role process is given a `TransportFactory`: from a `ConnectionRequest` it makes a `RoleTransport`, over which
 parties also tell everybody how they are.
+
+Implements specs/transport.md, section 11.
 """
 
 from __future__ import annotations

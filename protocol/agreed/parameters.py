@@ -3,6 +3,8 @@
 `config_hash` covers exactly these fields: they are the safety part of a configuration. How many rounds are
 run, where the broker is and how long a phase may take are not in it; those may differ without anyone being
 less safe.
+
+Implements specs/federation-file.md, section 1.
 """
 
 from __future__ import annotations

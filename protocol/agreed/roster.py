@@ -2,6 +2,8 @@
 
 The roster is made and signed by an organiser, never by the server
 (roles/federation/signed_roster.py). Here it is a value: a party that is not in it does not exist.
+
+Implements specs/threat-model.md, section 5.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ with t signatures. An honest holder signs one list, a corrupt one signs both, so
 - c) + 2c = n + c signatures. Hence the rule 2t > n + c; t = floor(2n/3) + 1 satisfies it for every c <=
 floor(n/3), and still lets n - t holders vanish. One holder more in t tolerates two more liars and one
 dropout fewer.
+
+Implements specs/sharing-and-graphs.md, section 2.
 """
 
 from __future__ import annotations

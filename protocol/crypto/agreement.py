@@ -12,6 +12,8 @@ Refused, with the reason in the error:
   look so;
 * low order: the shared value would be zero whatever our private key is;
 * our own key reflected: we would agree with ourselves and take whoever sent it for another party.
+
+Implements specs/keys.md, section 6.
 """
 
 from __future__ import annotations

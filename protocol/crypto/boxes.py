@@ -11,6 +11,8 @@ coincide. The nonce is the sequence number, which travels in the message header;
 losses and in any order. A sequence number is sealed once: what must be sent again is stored and sent again
 byte for byte. Detecting replays and two messages under one number is the business of the layer that keeps
 that state.
+
+Implements specs/keys.md, section 7.
 """
 
 from __future__ import annotations

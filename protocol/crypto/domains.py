@@ -9,6 +9,8 @@ Two rules hold for everything that is hashed, signed, or used to derive a key:
 
 Rejected: separators (they need escaping), and msgpack here (several encodings of one value exist, so two
 parties could hash the same content to different digests).
+
+Implements specs/keys.md, section 2.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 An identity is an Ed25519 key and, for parties that receive sealed seeds, an RSA key. Its public half is
 what a roster lists and what people compare by fingerprint over the telephone. Keys that live for one round
 (X25519 masking keys, seeds) are not part of it.
+
+Implements specs/keys.md, section 9.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ one key stretched over several purposes (a mask published for one purpose would 
 
 This runs once per neighbour, term and attempt, so it is kept to one packing call and one library call; the
 library's HKDF is no slower than two HMACs of the standard library.
+
+Implements specs/keys.md, section 3.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ Simulations share a small pool of keys among many parties. Such keys carry the p
 of 65537 (both are prime): the mark is part of the key itself, survives every copy and conversion, and
 cannot be stripped without making another key. Real roles call `require_real`. Rejected: a flag beside the
 key, which gets lost, and a smaller modulus, which would make simulated costs wrong.
+
+Implements specs/keys.md, section 8.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A `Secret` shows its length and nothing else in repr, str and formatting, compares in constant time, refuses
 to be pickled, and is opened only by the explicit `reveal()`, which is easy to grep for in review.
+
+Implements specs/keys.md, section 10.
 """
 
 from __future__ import annotations

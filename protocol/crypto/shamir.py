@@ -15,6 +15,8 @@ wrong.
 
 Rejected: GF(2^16) in numpy and pycryptodome's byte-wise GF(2^128); specs/decisions/0006-shamir.md says why,
 and why arithmetic that is not constant-time is acceptable here.
+
+Implements specs/sharing-and-graphs.md, section 1.
 """
 
 from __future__ import annotations

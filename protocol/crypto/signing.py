@@ -8,6 +8,8 @@ Public keys are held to more than the library asks for. A point of small order w
 for every message, so its owner could deny what it signed; an encoding outside the field's range would give
 one key two names. Both are refused, by value, before the key is used. A string that is no curve point at
 all needs no rule of its own: no signature verifies under it.
+
+Implements specs/keys.md, section 5.
 """
 
 from __future__ import annotations

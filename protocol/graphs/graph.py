@@ -15,6 +15,8 @@ Rejected: a Fisher-Yates shuffle (needs an unbiased sampler that a second implem
 draw, and one party less changes the order of all others); random matchings or the configuration model
 (better expansion, but simple and connected only after retries, and no exact statement for a given n and k);
 a graph chosen by the server (it would surround its victim with its friends).
+
+Implements specs/sharing-and-graphs.md, section 3.
 """
 
 from __future__ import annotations

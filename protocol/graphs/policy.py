@@ -8,6 +8,8 @@
 
 Who takes part changes from attempt to attempt, so the rule is kept and the graph is drawn each time. The
 text is part of the agreed configuration: `parse_graph(policy.describe())` gives the same policy back.
+
+Implements specs/sharing-and-graphs.md, section 3.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ a refused message changes nothing:
 
 Machines derive from `AttemptMachine` and from nothing else. What two of them share is a part that is handed over: its
 methods say what follows, as a `NextPhase` or as a `Failed`, and the machine goes there (`follow`).
+
+Implements specs/schemes.md, section 1.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A machine states a decision in a `DecisionMade`, and a `ParticipationRecord` holds what follows from it
 (protocol/machines/participation.py). Every decision is about one attempt of a round.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 An attempt may end while its training still runs. The next attempt of the round, from the same model, needs the very
 same result: so the request stays out, the result is kept, and nobody trains twice.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

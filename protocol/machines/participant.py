@@ -3,6 +3,8 @@
 A message of another participant can overtake the server's: a neighbour may be in the new session, or in the
 next round, before we heard of it. Such messages wait in a small buffer and are replayed when their attempt
 begins; what still does not fit then is refused like anything else.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

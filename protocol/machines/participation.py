@@ -17,6 +17,8 @@ The server remembers for whom it asked shares, so that it asks for no others; pa
 
 A peer that holds the model itself also remembers the result that it stated last. If it stops before it hears that the
 others agree, while one of them has committed, it needs nobody's word that this is the model it computed.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A scheme says which role its participants have, who holds the model, builds the 
 (and, if it needs one, of a session's set-up), and states in words what each role may learn. The rest
 (sessions, attempts, deadlines, simulation, faults, stateful tests, MQTT) is done for it, by asking the scheme:
 nothing outside its package decides anything by its name. How one registers is said in protocol/schemes.
+
+Implements specs/schemes.md, section 1.
 """
 
 from __future__ import annotations

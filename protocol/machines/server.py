@@ -3,6 +3,8 @@
 The server decides nothing about safety: every participant checks for itself. It decides when a wait is over
 and what comes next: the next round; a new session, if someone left, came or must be done without; or the
 end.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

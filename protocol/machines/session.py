@@ -10,6 +10,8 @@ the list, checks the others against the roster, and computes the id itself; so p
 id agree on all of that, and a replayed message of an earlier session belongs nowhere. A change of
 membership opens a new session: the peers of AMPC exchange new seeds, and departed peers cannot derive
 anything in it.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

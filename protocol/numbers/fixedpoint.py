@@ -19,6 +19,8 @@ clamped to 1.1 holds 1.10000002, and must neither be refused nor slip past the b
 
 Rejected: scaling by powers of ten or by the observed maximum (the first wastes bits, the second leaks), and
 saturating at the clip (a silent change of the data; the holder should know).
+
+Implements specs/numbers.md, sections 2, 3 and 4.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Floats neither hide nor cancel: there is no uniform distribution over the reals, and (x + mask) - mask loses
 bits. In Z_2^b both are exact: x + u is uniform whenever u is, and subtraction undoes addition bit for bit.
 Words are little-endian in memory and on the wire, whatever the machine.
+
+Implements specs/numbers.md, section 1.
 """
 
 from __future__ import annotations

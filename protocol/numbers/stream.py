@@ -7,6 +7,8 @@ several keys every block of the vector is loaded once and meets all the streams 
 One derived key covers one vector, ever (see kdf.py for what a key is bound to). The block size is a matter of
 speed only: the stream does not depend on it. Rejected: numpy generators (not meant to resist anyone), SHAKE
 and ChaCha20 (slower than AES where the processor has instructions for it).
+
+Implements specs/keys.md, section 4, and specs/numbers.md, section 5.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The algebra lives beside this file and needs the traced model; schemes pass these values around. What they ask of
 the roles that hold the model stands with them, in protocol/schemes/perturbed/equipment.py.
+
+Implements specs/perturbation.md, section 5.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The entropy source gives 32 bytes; AES-256 in counter mode stretches them. The generators of torch and numpy
 are not used: their state can be computed from their output.
+
+Implements specs/perturbation.md, section 2.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ their terms. Both go into the digest that uploads echo, so that a client that us
 
 A record has its declared types and sizes from birth. What depends on the model, and what the numbers mean, is the
 receiver's to judge (`require_fits`), who then blames the sender. No torch here: messages hold this record.
+
+Implements specs/perturbation.md, section 4.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Magnitudes follow from how recovery loses digits: its relative error is a few times the unit roundoff times a
 condition number that grows as the square of gamma (and of the number of features when alpha is their sum).
 Factors within [1/8, 8], alpha as a mean and gamma near one cost about what float32 costs by itself.
+
+Implements specs/perturbation.md, section 8.
 """
 
 from __future__ import annotations

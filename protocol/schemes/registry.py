@@ -2,6 +2,8 @@
 
 Importing the package registers the schemes that are built in; a module of a user registers its own when it is
 imported. A name can be taken once, so no class ever takes the place of another.
+
+Implements specs/schemes.md, section 2.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Both ends of a pair derive its key from their X25519 keys of this attempt, bound
 the attempt, both names and the model; so the pair masks of a cohort cancel exactly, and do not if two
 clients were given different models. The self mask b_k keeps an upload hidden when the server pretends that
 its owner vanished and collects the pair masks.
+
+Implements specs/protocol.md, section 3.
 """
 
 from __future__ import annotations

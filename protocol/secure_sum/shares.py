@@ -7,6 +7,8 @@ survivor list once and for all) and by a durable decision that the caller makes 
 
 The holders of a party are itself and its neighbours, sorted by name; the i-th of them has evaluation point
 i.
+
+Implements specs/protocol.md, section 2.
 """
 
 from __future__ import annotations

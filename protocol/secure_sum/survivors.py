@@ -6,6 +6,8 @@ signatures of that party's holders over one list: with 2t > n + c two different 
 (protocol/agreed/threat.py). The survivors must be joined to each other by masks that cancel: if those who dropped
 cut them into parts, the parts would be opened one by one. Under the semi-honest threat the server is trusted
 to show everyone the same list, and the signatures are left out.
+
+Implements specs/protocol.md, section 2.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ of its own. That costs a second packing of the fields, which are small, and neve
 
 Rejected designs: tensors inside msgpack (two copies more, twenty milliseconds for 40 MiB), and a rule per
 non-canonical form (each forgotten one gives a message a second encoding, hence a second digest).
+
+Implements specs/wire-format.md, sections 4 and 5.
 """
 
 from __future__ import annotations

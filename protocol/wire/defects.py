@@ -1,4 +1,7 @@
-"""What can be wrong with bytes: one name per defect, so that a refusal says which rule was broken."""
+"""What can be wrong with bytes: one name per defect, so that a refusal says which rule was broken.
+
+Implements specs/wire-format.md, section 7.
+"""
 
 from __future__ import annotations
 

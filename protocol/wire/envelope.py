@@ -11,6 +11,8 @@ headers are signed again.
 decodes the body. Until the signature is verified nobody is to blame: an outsider may write any name into a
 header, and a broker may replay an honest party's message from another session. Those refusals are
 `Rejection`; what a verified sender got wrong inside the body is a `RemoteProtocolError` that names it.
+
+Implements specs/wire-format.md, section 3.
 """
 
 from __future__ import annotations

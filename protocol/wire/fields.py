@@ -11,6 +11,8 @@ Each class below is one type that a message field may have. It knows three thing
 Rejected design: unpack the whole msgpack tree, then validate it. One byte of input can become a dictionary
 of 64 bytes, so four megabytes of empty maps take a quarter of a gigabyte before the first check runs. Reading
 by type never builds a container that the message does not declare, and needs no nesting limit.
+
+Implements specs/wire-format.md, section 4.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ eight bytes are the same for every version to come, so that a version mismatch c
 
 Rejected: a msgpack header. Its several encodings of one value would need the canonical check before anything
 is authenticated, and an implementer in another language would need a msgpack writer to compute a label.
+
+Implements specs/wire-format.md, section 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How much a receiver is willing to hold: every length on the wire is bounded here or by its message."""
+"""How much a receiver is willing to hold: every length on the wire is bounded here or by its message.
+
+Implements specs/wire-format.md, section 6.
+"""
 
 from __future__ import annotations
 

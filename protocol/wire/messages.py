@@ -19,6 +19,8 @@ several fields goes into a method `require_consistent(self)` that raises ValueEr
 
 Arrays become read-only views when they enter a message: the sender must not write to the base array before
 the message is encoded. The repr shows sizes, never bytes or numbers: messages carry seeds and updates.
+
+Implements specs/wire-format.md, section 4.
 """
 
 from __future__ import annotations

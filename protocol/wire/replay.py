@@ -13,6 +13,8 @@ number of roster members times the window.
 A guard serves one life of a process, over all its sessions: numbers go on growing from session to session. What
 must survive a restart is only the highest number seen of each sender. Roles keep it with the checkpoint and refuse
 everything up to it; a process without it would accept every recorded message again.
+
+Implements specs/wire-format.md, section 3.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
     boxes: Mapping[PartyId, Annotated[bytes, MaxLength(512)]]
 
 Annotations are the only declaration; there is no second description of a message to keep in step.
+
+Implements specs/wire-format.md, section 4.
 """
 
 from __future__ import annotations

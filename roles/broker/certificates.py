@@ -2,6 +2,8 @@
 
 Everything is sealed end to end, so TLS only keeps passwords and metadata from eavesdroppers on the way to the
 broker, and tells a party that it reached the right one. A federation needs no public authority for that.
+
+Implements specs/broker.md, section 1.
 """
 
 from __future__ import annotations

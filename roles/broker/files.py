@@ -8,6 +8,8 @@
 
 The authority's private key stays with the organiser. Messages that a full broker discards are sent again by
 the transport, so the limits decide about speed and memory, not about correctness.
+
+Implements specs/broker.md, section 1.
 """
 
 from __future__ import annotations

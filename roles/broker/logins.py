@@ -7,6 +7,8 @@ clear, and few iterations do: they cost the broker's only thread on every connec
 
     broker-password    in the key folder, mode 0600
     broker-login       beside it: the line for the broker's password file, to be enrolled with the public keys
+
+Implements specs/broker.md, section 1.
 """
 
 from __future__ import annotations

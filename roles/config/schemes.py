@@ -1,4 +1,7 @@
-"""Schemes as users name them: `masked`, or `package.module:Name` for one of their own, by its class or its name."""
+"""Schemes as users name them: `masked`, or `package.module:Name` for one of their own, by its class or its name.
+
+Implements specs/schemes.md, section 2.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ signature fails. The private file is written first: after a crash between the tw
 computed again from it.
 
 Keys of the simulation pool are refused, whichever way they got here.
+
+Implements specs/keys.md, section 9.
 """
 
 from __future__ import annotations

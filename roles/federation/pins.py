@@ -3,6 +3,8 @@
 The pin lies in the party's key folder, mode 0600. With it, a roster of another organiser, an older roster
 (which might still list an evicted party) and a second roster under a known version are refused, whoever
 hands them over.
+
+Implements specs/threat-model.md, section 5.
 """
 
 from __future__ import annotations

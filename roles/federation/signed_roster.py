@@ -6,6 +6,8 @@ only grows. The organiser is never the server: a server that could write the ros
 
 The file proves nothing by itself, since anybody can make an organiser key. A party therefore pins the
 organiser's key and the highest version it has accepted (roles/federation/pins.py).
+
+Implements specs/threat-model.md, section 5, and specs/federation-file.md, section 1.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ The vector lists all parameters, then all floating buffers, in an order fixed by
 
 `apply_update` works in float64 and rounds once to float32. It is pure numpy on one vector: every party that
 applies the same mean to the same model holds the same bytes.
+
+Implements specs/learning.md, section 1.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Each use names its stream, for example ("batches", party, round). Streams with d
 unrelated, and none depends on how many numbers another one drew: that is what makes a training call
 repeatable on its own. These seeds order batches and initialise models. They protect nothing; masks and keys
 never come from here.
+
+Implements specs/learning.md, section 2.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Without an optimiser the step is `apply_update`, the same at every party. With o
 the same memory again, so an attempt that failed leaves no trace; what a checkpoint must keep is the entry of
 the round that comes next. A round may close without a step, where rounding left nothing of its gradient: then model and
 memory are those of before.
+
+Implements specs/learning.md, section 1.
 """
 
 from __future__ import annotations

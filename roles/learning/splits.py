@@ -12,6 +12,8 @@ party's number.
 * `by-order`: consecutive equal parts in file order; for date-ordered data, parties that differ by date.
 * `own`: nothing is divided: the party's data folder holds that party's data. The split of a real
   federation.
+
+Implements specs/tasks.md, section 3.
 """
 
 from __future__ import annotations

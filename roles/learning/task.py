@@ -5,6 +5,8 @@ A task is made by a function `(options: TaskOptions) -> Task`, built in or a use
 
 Data are numpy arrays, so that reading them needs no torch. `train` is the training set that a split divides
 among the parties (with the split `own`: the party's own data); `test` is what every party evaluates on.
+
+Implements specs/tasks.md, section 1.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Only named fields are written, none of which holds a key, a seed, a share or a v
 others sent, so in a line for people everything but printable characters is escaped: nobody can start a line of ours
 or steer the terminal it is read on. JSON escapes all of them but DEL by itself. `veilsum launch` builds its
 live view and its summary from the JSON lines.
+
+Implements specs/guide.md, section 4.
 """
 
 from __future__ import annotations

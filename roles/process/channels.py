@@ -18,6 +18,8 @@ since the keys of past lives are gone.
 Rejected: static agreement keys in the roster, or the identity keys converted to X25519. Both would spare the
 signatures, and both would let one stolen key open every recording. Also rejected: random nonces; a counter per
 direction cannot collide, and the keys under it die with the process that counts.
+
+Implements specs/keys.md, section 11.
 """
 
 from __future__ import annotations

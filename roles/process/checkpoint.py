@@ -19,6 +19,8 @@ is used again.
 No key, mask or seed is ever in a checkpoint. The model is not public either, and with a defence the party's learner
 keeps `defence.state`, with its key, in the same folder (roles/learning/defences/keeping.py): the folder is closed to
 other users.
+
+Implements specs/guide.md, section 6.
 """
 
 from __future__ import annotations

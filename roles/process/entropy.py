@@ -3,6 +3,8 @@
 The protocol takes randomness as an argument; this file holds the two sources. A role process that runs
 against real parties must call `require_real_entropy` on what it was given: whoever knows the seed of a
 `SeededEntropy` knows every key of the run.
+
+Implements specs/keys.md, section 1.
 """
 
 from __future__ import annotations

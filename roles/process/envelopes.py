@@ -4,6 +4,8 @@ Everything a machine sends leaves here under the party's signature with a sequen
 whose signature, roster, configuration and receiver are not right. Sessions, rounds and phases are the machine's own to
 check. A sequence number is never used twice, not even after a restart: its upper half counts the party's lives.
 What a party has seen before its restart it refuses by number: `seen` is kept with its checkpoints.
+
+Implements specs/wire-format.md, section 3.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ its patience is at an end and the machine may say who is missing.
 Parties are heard by their signed statuses and not by their knocks: a party that waits in the middle of a round for
 a server that was restarted does not knock for a long time. A status that was recorded and is played back can make
 the server start too early, which is what it would do without waiting.
+
+Implements specs/guide.md, section 4.
 """
 
 from __future__ import annotations

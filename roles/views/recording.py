@@ -6,6 +6,8 @@ the log, and the run goes on: the last file that was complete stays.
 
 The file is the party's own secret: data, updates, seeds and perturbation keys are in it. Times are those of the
 machine's clock, so that views of several machines can be put in order.
+
+Implements specs/guide.md, section 5.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ and oracle rows of the published inversions:
         summary = "input of the first layer, from one of its rows"
 
         def invert(self, target, budget, seed): ...
+
+Implements specs/attacks.md, sections 1 and 9.
 """
 
 from __future__ import annotations

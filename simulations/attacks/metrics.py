@@ -9,6 +9,8 @@ The order of images inside a batch cannot be known from a gradient: a batch is f
 that the total squared error is least (Hungarian method).
 
 `label_distance` is what the SPN paper calls membership distance: the share of labels that were not recovered.
+
+Implements specs/measures.md, section 1.
 """
 
 from __future__ import annotations

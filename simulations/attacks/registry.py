@@ -1,4 +1,7 @@
-"""The attacks by name: built-in ones, one line each, and a user's own as `package.module:Name`."""
+"""The attacks by name: built-in ones, one line each, and a user's own as `package.module:Name`.
+
+Implements specs/attacks.md, section 1.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 An attack of a user's own has the rows of the kind that it extends; the audit knows attacks, attacks do not know the
 audit.
+
+Implements specs/attacks.md, section 9.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ AES-256-GCM, against a bare aiomqtt QoS 1 publisher with chunks of 1 MiB and a s
 which checks nothing. The clock starts when both ends are connected and stops when the receiver holds the
 payload in one piece. The two take turns, and each turn of one is compared with the next turn of the other,
 so that bursts of other work on the machine disturb both alike; the median of these ratios is the figure.
+
+Implements specs/transport.md, section 10.
 """
 
 from __future__ import annotations

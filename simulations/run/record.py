@@ -2,6 +2,8 @@
 
 The recorder sees every party's update, which no party of the protocol does; so it can compare each opened sum with the
 sum of the encoded inputs, bit for bit, and each mean with the mean in float64.
+
+Implements specs/threat-model.md, section 6.
 """
 
 from __future__ import annotations

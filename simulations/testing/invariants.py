@@ -11,6 +11,8 @@
 What a party did that the test itself made lie is not held against it; what its lies made others do is.
 A liar's own vector cannot be told from an honest one where it travels in the clear: there the sum of a set
 with a liar in it is left out of I1 and I2.
+
+Implements specs/testing.md, section 2.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 
 A message class needs nothing but its annotations. A field whose values must hang together with another one
 can be given its own strategy by name: `message_strategy(Interval, first=st.just(0))`.
+
+Implements specs/testing.md, section 3.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 It knows nothing of sessions, masks or shares. It knows what each party trained, and adds up Python integers over the
 set that a result claims. It also predicts: a run that met nothing but delays and repeated messages, or no more crashes
 than the scheme tolerates, must end with every round committed.
+
+Implements specs/testing.md, section 4.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ Lies are of three kinds: a message that its sender did send, to another party or
 message under the stamp of the attempt that its receiver is in; and a random well-formed message of any
 kind. The server's own announcement of a result (`RoundClosed`) is never forged: a server that holds the
 model can falsify it, and no scheme can tell (specs/threat-model.md).
+
+Implements specs/testing.md, section 4.
 """
 
 from __future__ import annotations

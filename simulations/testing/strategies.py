@@ -7,6 +7,8 @@ def test_my_property(settings, schedule):
     play(table, schedule)
     table.run()
     check_invariants(table)
+
+Implements specs/testing.md, section 3.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Nothing happens by itself. Messages wait on `table.wire` until the test delivers
 them, in any order. Time stands still until `advance` moves it to the next deadline of a machine. Work and
 training run at once, or wait as `table.jobs` with `inline=False`. A party that crashes loses everything but
 what its driver had to keep: the rounds it committed with their models, and the decisions of `DecisionMade`.
+
+Implements specs/testing.md, section 1.
 """
 
 from __future__ import annotations

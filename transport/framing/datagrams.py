@@ -13,6 +13,8 @@ was made for. All integers are big-endian.
 A life is the nonce of one start of a party. An invitation is a number that a receiver's life gives out with
 every acknowledgement and that a sender's life echoes; see `veilsum.transport.framing.endpoint` for what they are
 good for.
+
+Implements specs/transport.md, section 4.
 """
 
 from __future__ import annotations

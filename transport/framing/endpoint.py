@@ -28,6 +28,8 @@ Digests
     and index. Rejected: a SHA-256 over the whole message as well. It proves nothing that the seals do not,
     costs a quarter of the transfer, and what must be attributable is signed over a SHA-256 by the protocol
     above.
+
+Implements specs/transport.md, sections 1 and 5.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Nothing is kept for a chunk that did not open, so only a sender that holds the r
 quotas at most, each the size of the largest message plus the overhead of all messages that may be open. Messages
 ahead of their turn are admitted to the first quota only, so that the next in turn always finds room and waiting
 for it never locks up.
+
+Implements specs/transport.md, section 6.
 """
 
 from __future__ import annotations

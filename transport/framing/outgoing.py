@@ -8,6 +8,8 @@ A timeout never repeats data: it sends a probe of a few bytes, and the answer sa
 receiver that sleeps, has gone or sits behind a full queue therefore costs bytes, not megabytes, and after a
 reconnection only missing chunks travel again. Rejected: one timer per chunk, which repeats whole windows
 into a queue that is only slow.
+
+Implements specs/transport.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One connection to a broker: aiomqtt's client, with what it does not tell us and what its refusals mean."""
+"""One connection to a broker: aiomqtt's client, with what it does not tell us and what its refusals mean.
+
+Implements specs/transport.md, sections 8 and 9.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ framing acknowledges end to end. So datagrams travel at QoS 0 in a clean session
 costs the broker a second book-keeping of every chunk and was measured slower, and still loses messages
 beyond the broker's queue limits; and persistent sessions, which replay megabytes that framing would have to
 throw away.
+
+Implements specs/transport.md, sections 2 and 9.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
 `<federation>` is a hash of the federation's identifier, so that federations on one broker never mix and the
 broker does not learn what they are called. A broker that enforces `access_rules` lets each identity write
 under its own name and read what is meant for it; nothing relies on that, since every datagram is sealed.
+
+Implements specs/transport.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What MQTT alone does with a payload: the figure that `veilsum bench mqtt` compares framing with."""
+"""What MQTT alone does with a payload: the figure that `veilsum bench mqtt` compares framing with.
+
+Implements specs/transport.md, section 10.
+"""
 
 from __future__ import annotations
 

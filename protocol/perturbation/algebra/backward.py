@@ -5,6 +5,8 @@ linear layers and ReLU is common and small enough for autograd's bookkeeping to 
 hand: all cotangents go back together, one matrix product per layer, and weight gradients are written
 straight into the flat vectors. Cotangents that are multiples, sample by sample, of one common direction go
 back as that direction, once: samples do not mix in such a chain, so the multiples can be applied on the way.
+
+Implements specs/perturbation.md, section 3.
 """
 
 from __future__ import annotations

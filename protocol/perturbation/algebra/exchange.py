@@ -15,6 +15,8 @@ the subtraction of lambda cancels, at moderate offsets: both sides check and ref
 
 Neither exchange keeps a secret for long: probabilities add up to one, so a batch of replies determines xi,
 and the server sees each sample's softmax. The attacks are in simulations/attacks/perturbation.
+
+Implements specs/perturbation.md, section 5.
 """
 
 from __future__ import annotations

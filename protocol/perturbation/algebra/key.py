@@ -7,6 +7,8 @@ alpha is a public linear function of the perturbed features. Its bias is sent as
 be a copy of the secret with the true bias as its only cover.
 
 A key is drawn afresh every round. With a fixed key the ratio of two rounds' weights would be the true one.
+
+Implements specs/perturbation.md, section 2.
 """
 
 from __future__ import annotations

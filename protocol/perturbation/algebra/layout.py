@@ -10,6 +10,8 @@ whose share is known in closed form and of low rank:
   sigma and beta are zero.
 
 Scalars that give the true loss ride at the end of the terms they belong to.
+
+Implements specs/perturbation.md, section 4.
 """
 
 from __future__ import annotations

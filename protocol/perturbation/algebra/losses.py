@@ -1,6 +1,8 @@
 """The two losses, exactly as the recovered gradient means them: a mean over samples.
 
 Squared error is half the squared norm of the error of a sample, not divided by the number of outputs.
+
+Implements specs/perturbation.md, section 3.
 """
 
 from __future__ import annotations

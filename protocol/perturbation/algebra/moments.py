@@ -4,6 +4,8 @@ The factor in front of a normalisation is one, so the statistics clients see are
 several clients cannot be averaged: that would forget how far their means lie apart. Clients upload the mean,
 the mean square and the number of values behind them; those average correctly, and the server forms the
 running statistics from them. For one client the result is what torch computes by itself.
+
+Implements specs/perturbation.md, section 7.
 """
 
 from __future__ import annotations

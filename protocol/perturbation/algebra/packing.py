@@ -1,4 +1,7 @@
-"""Where a client's terms are written: one flat vector each, with views for the parameters inside."""
+"""Where a client's terms are written: one flat vector each, with views for the parameters inside.
+
+Implements specs/perturbation.md, section 4.
+"""
 
 from __future__ import annotations
 

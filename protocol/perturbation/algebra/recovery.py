@@ -13,6 +13,8 @@ of the true softmax p (see `exchange`), and the terms of a and b combine in the 
 The combination cancels. Its condition number, the sum of the norms of all summands over the norm of the
 result, says by how much: the relative error is a few unit roundoffs times it. It is computed here from the
 aggregate itself, every round, so that gamma can follow it.
+
+Implements specs/perturbation.md, sections 3 and 8.
 """
 
 from __future__ import annotations

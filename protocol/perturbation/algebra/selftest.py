@@ -2,6 +2,8 @@
 
 Rules are proofs on paper; a mistake in one, or a normalisation that was given free factors, shows here as an
 error many orders above rounding. Weights and inputs are drawn from a fixed public seed: nothing is secret.
+
+Implements specs/perturbation.md, section 7.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ weights, and a, b from the exchange, the cotangents are
     cross entropy         W'(a - y);    (d'(a - y)) u,  (d'b) u  and  W'b on the group's rows, per group.
 
 Stacking the passes, by vmap or in the batch dimension, was measured and lost on convolutions.
+
+Implements specs/perturbation.md, section 3.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ products every form is a single variable and this is exactly union-find.
 An equation in which every coefficient is larger than one (two squares against three cubes, say) is met by
 setting all its variables to one. That leaves some entries as they are, which the plan's report shows; fractional
 exponents would perturb them too, but lose the exactness of power-of-two factors.
+
+Implements specs/perturbation.md, section 7.
 """
 
 from __future__ import annotations

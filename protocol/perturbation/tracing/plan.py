@@ -2,6 +2,8 @@
 
 Everything is a flat vector in the order of `named_parameters()`. Perturbation multiplies it by a *scale*
 vector; recovery multiplies gradients by the same vector, because d(perturbed)/d(true) is the scale.
+
+Implements specs/perturbation.md, section 7.
 """
 
 from __future__ import annotations

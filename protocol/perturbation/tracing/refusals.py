@@ -1,4 +1,7 @@
-"""Why well-known operations are refused, and what to do instead."""
+"""Why well-known operations are refused, and what to do instead.
+
+Implements specs/perturbation.md, section 7.
+"""
 
 from __future__ import annotations
 

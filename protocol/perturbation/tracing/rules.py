@@ -8,6 +8,8 @@ such operations are simply run on the identifiers.
 Normalisation divides by a standard deviation plus a small constant; with a factor in front, the constant
 would need the square of the factor, which would show it. So the factor in front of a normalisation is one,
 and its affine parameters, if it has any, carry fresh factors.
+
+Implements specs/perturbation.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One node of a traced model, as its rule sees it."""
+"""One node of a traced model, as its rule sees it.
+
+Implements specs/perturbation.md, section 7.
+"""
 
 from __future__ import annotations
 

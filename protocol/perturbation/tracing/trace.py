@@ -7,6 +7,8 @@ no declaration. A list of layers declared by the user was the alternative; it ca
 What has no rule is refused by name. With `barrier="unit"` it is accepted instead, with a warning in the plan: the
 factors of its inputs are set to one, which is exact for any operation and hides nothing around it.
 A plan is handed out only after its self-test, which compares the perturbed model with the true one.
+
+Implements specs/perturbation.md, section 7.
 """
 
 from __future__ import annotations

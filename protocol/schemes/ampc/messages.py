@@ -23,6 +23,8 @@ A round:
     peer -> server      shares.released            self-mask shares of the survivors
     server -> peers     ampc.aggregate             the sum, still under the biases
     peer -> everyone    ampc.result-digest         commit only if all agree
+
+Implements specs/protocol.md, section 4.
 """
 
 from __future__ import annotations

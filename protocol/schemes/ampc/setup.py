@@ -11,6 +11,8 @@ sum: a server that gave two halves of the peers different sums could otherwise h
 its result was committed. With all of them here, all of them must state one model before anyone takes it.
 Seeds reach neighbours directly and all others through the server; either way they are sealed to the
 receiver's RSA key and signed by the sender.
+
+Implements specs/protocol.md, section 4.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ client -> server    survivors.signature   (threat 'lying') agreed
 server -> clients   survivors.proof       (threat 'lying') enough agreed
 client -> server    shares.released       one share for each neighbour
 server -> clients   round.closed          done
+
+Implements specs/protocol.md, section 3.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The round itself (client.py and server.py beside this file) masks one ring vector and opens one sum of them. How long
 that vector is, which parts of it have mask streams of their own, what mask keys are bound to and how the mean becomes
 a model is said by one of these objects.
+
+Implements specs/protocol.md, section 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A client's side of one attempt of `perturbed`: terms on a perturbed model, uploaded as they are."""
+"""A client's side of one attempt of `perturbed`: terms on a perturbed model, uploaded as they are.
+
+Implements specs/perturbation.md, section 6.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ of these kinds, and calls it inside the jobs that it requests. A test gives it t
     server   perturbation.answer(asked.request, random)
     client   equipment.compute(...)                                   all terms, one after the other, in one vector
     server   perturbation.recover(mean of the vectors)                the mean of the true payloads
+
+Implements specs/perturbation.md, section 6.
 """
 
 from __future__ import annotations

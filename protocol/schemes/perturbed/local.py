@@ -1,4 +1,7 @@
-"""A client's own work in one attempt, the same for both schemes: a public part, perhaps a request, all terms."""
+"""A client's own work in one attempt, the same for both schemes: a public part, perhaps a request, all terms.
+
+Implements specs/perturbation.md, section 6.
+"""
 
 from __future__ import annotations
 

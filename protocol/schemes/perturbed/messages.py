@@ -7,6 +7,8 @@ server -> client    perturbed.softmax-answer    what to train with in place of t
 client -> server    perturbed.terms             (scheme `perturbed`) all terms, in clear to the server
                     upload.masked               (scheme `bilateral`) all terms, each under a mask of its own
 server -> clients   round.closed                done
+
+Implements specs/perturbation.md, section 6.
 """
 
 from __future__ import annotations

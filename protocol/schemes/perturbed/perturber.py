@@ -1,4 +1,7 @@
-"""The server's part that both schemes share: perturb the model, announce the perturbation, answer requests."""
+"""The server's part that both schemes share: perturb the model, announce the perturbation, answer requests.
+
+Implements specs/perturbation.md, section 6.
+"""
 
 from __future__ import annotations
 

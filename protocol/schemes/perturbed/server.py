@@ -2,6 +2,8 @@
 
 Terms of single clients are seen as they are and added in float64 in the order of names, so the result does not
 depend on who was faster. The true model never leaves the server.
+
+Implements specs/perturbation.md, section 6.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Both are functions `(options: TaskOptions) -> Task` and come through the same door, each imported only when it is asked
 for. Naming a task runs its code: the name belongs to a party's own configuration and is never taken from the network.
+
+Implements specs/tasks.md, section 2.
 """
 
 from __future__ import annotations

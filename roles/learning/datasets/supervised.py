@@ -3,6 +3,8 @@
 Squared error is half the squared distance between outputs and target, averaged over samples; a class label
 becomes a one-hot target, or 0 and 1 where the model has a single output. This is the loss the perturbation
 schemes expand.
+
+Implements specs/tasks.md, section 2.
 """
 
 from __future__ import annotations

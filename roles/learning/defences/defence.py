@@ -15,6 +15,8 @@ defence.
 
         def guard(self, key):
             return ClippedSignsGuard(self)
+
+Implements specs/defences.md, section 1.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Codes, private heads, noise keys and the account of what was spent must survive a restart: new codes would
 weaken the training, and a second noise on the same update could be averaged with the first. So the state is
 written after every round of training and before its result is handed on.
+
+Implements specs/defences.md, section 2.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The state holds the key that everything private is drawn from, so whoever reads it can undo the defences:
 store it like a private key, and never send it anywhere.
+
+Implements specs/defences.md, section 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Noise that a defence adds to an upload: its mechanisms, how far it reaches, and in which units it is stated."""
+"""Noise that a defence adds to an upload: its mechanisms, how far it reaches, and in which units it is stated.
+
+Implements specs/defences.md, sections 4 and 6.
+"""
 
 from __future__ import annotations
 

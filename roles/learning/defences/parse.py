@@ -1,6 +1,8 @@
 """Defences as users write them: `spn:alpha2=0.1,bits=64`, `package.module:Name:key=value`, several joined by `+`.
 
 All problems of a text are reported together, each with what is allowed.
+
+Implements specs/defences.md, section 1.
 """
 
 from __future__ import annotations

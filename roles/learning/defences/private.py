@@ -12,6 +12,8 @@ Gaussian noise is made by Box and Muller's method from 53-bit uniform numbers, w
 deviations. Floating-point noise has gaps that a determined reader can exploit (Mironov, 2012); the uploads
 of the schemes that hide are rounded to fixed point and summed before anyone reads them, those of `plain`
 are not.
+
+Implements specs/defences.md, section 2.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Built-in names are taken: a class from outside comes under its place, and is refused if it calls itself by one of them.
 Naming a module runs its code, so a place comes from a party's own command line or configuration, never from the
 network or a recorded view.
+
+Implements specs/defences.md, section 1.
 """
 
 from __future__ import annotations

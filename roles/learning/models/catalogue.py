@@ -1,4 +1,7 @@
-"""Models by the name a user writes."""
+"""Models by the name a user writes.
+
+Implements specs/tasks.md, section 4.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Between request and reply a client keeps the activations of its batch. Those of a whole data set would not fit in
 memory, so of more than one chunk it keeps nothing but the requests and runs forward again: training is deterministic,
 dropout included, so this is the same forward pass.
+
+Implements specs/perturbation.md, section 6.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Secret factors are multiplied into one layer and divided out of the next. Whoever holds the result can predict, copy
 and fine-tune as with the true model; it only does not hold the true weights. See specs/perturbation.md.
+
+Implements specs/perturbation.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A reply as it travelled, flat and about all of a client's samples, in the shaped pieces that the algebra wants."""
+"""A reply as it travelled, flat and about all of a client's samples, in the shaped pieces that the algebra wants.
+
+Implements specs/perturbation.md, section 5.
+"""
 
 from __future__ import annotations
 

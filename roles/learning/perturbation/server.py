@@ -1,4 +1,7 @@
-"""The server's side for the model of a task: `ServerPerturbation` of schemes/perturbed/equipment.py, with torch."""
+"""The server's side for the model of a task: `ServerPerturbation` of schemes/perturbed/equipment.py, with torch.
+
+Implements specs/perturbation.md, section 6.
+"""
 
 from __future__ import annotations
 

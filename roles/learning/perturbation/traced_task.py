@@ -3,6 +3,8 @@
 Both sides trace the task's own network, with the same plan at all parties. A vector lists parameters and then buffers;
 the perturbation covers the parameters. Buffers are running statistics of batch normalisations: their factors are one,
 so they are true, and the server pools the clients' moments into new ones.
+
+Implements specs/perturbation.md, sections 6 and 7.
 """
 
 from __future__ import annotations

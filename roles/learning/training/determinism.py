@@ -8,6 +8,8 @@ processes.
 
 `set_deterministic_debug_mode("error")` is the same switch as `use_deterministic_algorithms(True)`, which
 would also import torch's compiler (three seconds).
+
+Implements specs/learning.md, section 2.
 """
 
 from __future__ import annotations

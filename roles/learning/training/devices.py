@@ -2,6 +2,8 @@
 
 Several parties on one machine take its GPUs in turn: party k gets GPU k mod (number of GPUs). The choice is
 a pure function of what is asked and what is there; looking what is there is a separate, small function.
+
+Implements specs/learning.md, section 3.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 An objective maps (module, inputs, targets) to the loss of a batch. Plain training uses the task's loss of the
 module's outputs; a defence that changes what is optimised passes another objective and leaves the loop alone.
+
+Implements specs/learning.md, section 1.
 """
 
 from __future__ import annotations

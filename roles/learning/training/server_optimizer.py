@@ -12,6 +12,8 @@ the shape of a layer, and rounded once. Running statistics are no parameters: th
 
 A payload `gradient` is the gradient itself. Of a payload `delta` the optimiser is given the negative, as if the
 parties' joint step were a gradient; the rate of that is of another kind, so `lr` must be among the settings.
+
+Implements specs/learning.md, section 1.
 """
 
 from __future__ import annotations

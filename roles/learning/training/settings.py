@@ -7,6 +7,8 @@ round 40.
 A momentum or an Adam state that lived on from round to round would make an update depend on what the
 process did before it was restarted. The local optimiser therefore starts afresh in every round. That of the server
 goes on, and its memory is a value that the checkpoint keeps: roles/learning/training/server_optimizer.py.
+
+Implements specs/learning.md, section 1.
 """
 
 from __future__ import annotations

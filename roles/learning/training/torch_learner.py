@@ -3,6 +3,8 @@
 Everything random in a call is drawn from (seed, party, round): batch order from a numpy generator, dropout
 and the like from torch's generators inside `deterministic`. No optimiser state outlives the call. A re-run,
 a resumed run and a run over another transport therefore give the same bytes on the same kind of device.
+
+Implements specs/learning.md, section 2.
 """
 
 from __future__ import annotations

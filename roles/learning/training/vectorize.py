@@ -3,6 +3,8 @@
 The vector lists every parameter, then every floating buffer (such as the running statistics of a batch
 norm), each in the module's own order. Integer buffers such as a batch counter are not averaged: they stay
 where they are.
+
+Implements specs/learning.md, section 1.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ For one sample the gradient of row i of a dense layer is its bias gradient times
 its bias gradient; all rows together give it by least squares, which halves the noise of a defence several times
 over. With several samples a row is a mixture, unless a unit fires for one sample only: then rows that belong to
 different samples give different images, and the rows with the largest bias gradients are taken.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

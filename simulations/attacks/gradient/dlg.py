@@ -4,6 +4,8 @@ DLG is kept as published: image and soft label together from normal noise, L-BFG
 four starts by matching loss where the budget allows restarts, since a single one is often lost. It computes in
 float64: against a defence its minimum is flat, and in float32 the rounding of the machine would choose the image. iDLG
 reads the label first and optimises the image alone; it gets the line search, without which batches do not converge.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

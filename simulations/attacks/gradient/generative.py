@@ -3,6 +3,8 @@
 First the latent vectors, then the generator's weights, which leaves the range of the generator where the gradient asks
 for it. A prior alone already resembles the truth: without the null row, the attack on noise, its similarity says
 nothing about the view.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ does not matter for one image each; for more, labels are dealt out in order, whi
 Published: Adam on the sign of the gradient of 1 - cosine, 4,800 to 24,000 steps. Here: L-BFGS on the squared distance
 of the two unit vectors, which is twice the same number without the cancellation that leaves 1 - cosine at the
 rounding of float32; the same images come back within a hundred evaluations.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

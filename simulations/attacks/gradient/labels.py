@@ -3,6 +3,8 @@
 For one image the true class is the only negative entry. For a batch, entry c is the mean probability of c minus the
 share of c among the labels; with the mean probability estimated on random inputs the shares follow, and labels are
 given out one by one to the class that lacks most.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ credited with resisting the plain one may only have met a weak optimiser.
 Most of an evaluation on small images is the overhead of calls. Two things halve it: gradients are asked for the
 unknowns alone, not for the network's parameters too, and below `SMALL` pixels convolutions are done without oneDNN,
 whose preparations then cost more than the sums.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The adaptive attack on selective sharing: the support is visible, so match the shared entries alone.
 
 An entry that was not shared says nothing, and the naive attack's mistake is to believe that it is zero.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Whatever the private head and its codes are, they act on the shared layers only 
 with respect to the features. So match the gradient of `cross entropy + <u, features>` over the image and u together.
 Nothing has to be guessed about the head, the codes, their number or alpha2. The shared head does not feel the private
 loss at all: its gradient is the plain one, so the label is read from it as if there were no defence.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Membership by the loss alone: a model does better on what it was trained on."""
+"""Membership by the loss alone: a model does better on what it was trained on.
+
+Implements specs/attacks.md, section 4.
+"""
 
 from __future__ import annotations
 

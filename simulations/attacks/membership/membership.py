@@ -2,6 +2,8 @@
 
 The attacker knows half of the members and as many others (the usual, generous assumption), and is judged on the rest.
 A score is higher for members. The threshold is chosen on what the attacker knows, never on what it is judged by.
+
+Implements specs/attacks.md, section 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Membership by a network that learns, from those who are known, to tell members by what the model says of them.
 
 It stops at its last epoch, not at its best one on those in question, which is told apart.
+
+Implements specs/attacks.md, section 4.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The attacker trains models of the same architecture on halves of the data it knows. The loss of a suspect is then
 compared with its loss under models that never saw it: the score is how much better the attacked model does, in
 standard deviations of the shadows (the offline form of the likelihood-ratio attack).
+
+Implements specs/attacks.md, section 4.
 """
 
 from __future__ import annotations

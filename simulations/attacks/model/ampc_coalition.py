@@ -3,6 +3,8 @@
 Every peer knows every bias, by design, because every peer must be able to add them back. So one seed holder is enough
 to give the server the global model of each round it has recorded. Individual updates stay under the shares and
 self masks of the others.
+
+Implements specs/attacks.md, section 5.
 """
 
 from __future__ import annotations

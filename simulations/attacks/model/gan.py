@@ -3,6 +3,8 @@
 Wasserstein critic with gradient penalty; both networks are small and dense, which is enough for 8 x 8 to 32 x 32 images
 and takes seconds on one core. Public classes are those that the private task does not contain: the attacker never
 trains on what it wants to find.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The attacker holds the model and a prior over images of other classes. It searches latent vectors whose images look
 real to the critic and belong to the wanted class for the model. No gradient of anyone is needed: whoever holds
 the global model can do this.
+
+Implements specs/attacks.md, section 2.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ law is an equation in its f and those of its neighbours: as many equations as un
 nothing moves.
 
 Fresh keys do not help: each round is solved by itself, and rounds can be averaged.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ follows from another linear system, as long as two outputs share a group or the 
 *Server, printed exchange.* Differences of two ratios of one class are free of the client's blinding and linear
 in the exponentials of the outputs: with three classes or more they determine the exponentials up to a factor,
 hence each sample's softmax. In the log exchange the server is simply told.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

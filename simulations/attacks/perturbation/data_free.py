@@ -3,6 +3,8 @@
 A row of the perturbed head is the true row, entry by entry rescaled and roughly centred at zero, plus the same
 constant everywhere. The median of the row estimates the constant, and within a group all rows estimate one
 number, gamma, because their directions are public.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

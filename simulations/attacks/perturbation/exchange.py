@@ -1,4 +1,7 @@
-"""The offset from one exchange about the softmax, exactly: `cross_entropy.py` has the equations."""
+"""The offset from one exchange about the softmax, exactly: `cross_entropy.py` has the equations.
+
+Implements specs/attacks.md, section 6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The offset fitted to the client's own labels by logistic regression: cross entropy is convex in it."""
+"""The offset fitted to the client's own labels by logistic regression: cross entropy is convex in it.
+
+Implements specs/attacks.md, section 6.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Under `perturbed` each client's terms arrive as they are: recovery, meant for their mean, works for one client just as
 well and gives its exact gradient. Under `bilateral` a single upload is uniform words, and recovery of words is words;
 of the opened sum it gives the mean gradient.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ regress the perturbed error on alpha. With g the true error of a sample, the est
 
 which is the last layer's true gradient in the direction of alpha, rescaled: it vanishes as training converges,
 and it contains neither gamma nor the number of groups. No choice of them helps.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

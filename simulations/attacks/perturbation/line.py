@@ -1,4 +1,7 @@
-"""The offset by least squares on the client's own labels, as `least_squares.py` has it."""
+"""The offset by least squares on the client's own labels, as `least_squares.py` has it.
+
+Implements specs/attacks.md, section 6.
+"""
 
 from __future__ import annotations
 

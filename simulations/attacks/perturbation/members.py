@@ -3,6 +3,8 @@
 The publications report an attack at chance, because their attacker feeds itself the perturbed outputs. This one first
 takes the offset off with its own labels, and the members of the other parties show as they do in the true model. After
 training, every client also keeps a protected model with true predictions: it shows them as well, without any fit.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Hidden rescalings leave the outputs as they are. What is left is the offset: out
 the client computes from its features, times one secret number per output. Those numbers are the same for all samples
 of a round, so they can be fitted or solved for; or a client projects on what the public directions leave untouched,
 which needs no labels.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

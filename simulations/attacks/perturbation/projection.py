@@ -3,6 +3,8 @@
 Within a group the offset of a sample is a multiple of the group's public direction. Projecting the perturbed
 outputs of the group on the complement of that direction gives the projection of the true outputs, without
 error and whatever gamma is. Of n outputs, n - m dimensions are in clear. Only one group per output stops this.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

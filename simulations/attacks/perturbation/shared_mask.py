@@ -3,6 +3,8 @@
 The publications let clients use one zero-sum mask for the gradient and for the other terms. The last layer's beta
 is zero, so what is uploaded for it *is* the mask, and the server subtracts it from that client's gradient. Here
 the last layer's beta is not uploaded at all and every term has its own mask.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Tell two models apart after perturbation: the sign of every hidden weight survives a positive factor.
 
 This is the game of semantic security, and it is won with certainty by looking.
+
+Implements specs/attacks.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The curious server in the cross-entropy exchange: it is told, or can solve for, the softmax of every sample."""
+"""The curious server in the cross-entropy exchange: it is told, or can solve for, the softmax of every sample.
+
+Implements specs/attacks.md, section 6.
+"""
 
 from __future__ import annotations
 

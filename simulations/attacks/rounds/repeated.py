@@ -6,6 +6,8 @@ at once is the maximum-likelihood estimate under Gaussian noise; the noise falls
 *Sketches.* A sketched dense layer shows the input of its round only up to the sketch S, which is public: x S. Two
 numbers fall into a bucket, so one round leaves half of them open. Another round has another S, and a few rounds
 are a linear system with one solution.
+
+Implements specs/attacks.md, section 3.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ true sums. Here every key is derived from round, attempt and model, so the diffe
 *Weakness.* If bias streams came from a generator with a short seed, the server could try all seeds: the last words
 of a sum are known in advance (every party adds a one), so a right guess is recognised. `search` does so for any
 stream; what it needs per guess, times 2^bits, is the price.
+
+Implements specs/attacks.md, section 5.
 """
 
 from __future__ import annotations

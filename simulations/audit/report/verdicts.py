@@ -1,4 +1,7 @@
-"""What the figures of a cell mean, in one word and one sentence."""
+"""What the figures of a cell mean, in one word and one sentence.
+
+Implements specs/measures.md, section 2.
+"""
 
 from __future__ import annotations
 

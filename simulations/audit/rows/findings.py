@@ -2,6 +2,8 @@
 
 The undefended row is the same attack on the server of plain FedAvg. The null row guesses: images of noise, the first
 model, which everybody knows. The oracle row is the truth itself: the scale's other end.
+
+Implements specs/attacks.md, section 7.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 * null: the same attack on noise of the same size. What it "rebuilds" comes from the attack, not from the view.
 * oracle: the attacker is given the secret, hence the clean gradient of each party at the same model. If the attack
   fails and the oracle succeeds, the defence did it; if both fail, the optimiser did.
+
+Implements specs/attacks.md, section 7.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ one diverged optimiser outweighs everything, and a method is judged by its own g
 distance at 1 (no better than a black image) and averages over a grid of signal-to-perturbation ratios that is common
 to all methods, by linear interpolation between their points. `best` takes the nearest of all attacks at each point: an
 adaptive attack that ran out of budget must not make a defence look better than the naive one leaves it.
+
+Implements specs/measures.md, section 1.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Single uploads under `plain` and the opened sum under `masked`, one setting at a time. From what settings on an
 attack fails is a statement about this attack and its budget, not about the setting: another optimiser may get further.
+
+Implements specs/attacks.md, section 8.
 """
 
 from __future__ import annotations

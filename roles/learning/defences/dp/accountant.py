@@ -18,6 +18,8 @@ delta is 0.
 
 Rejected: a library. See specs/decisions/0011-privacy-accounting.md, which also says with what these figures
 were compared. Tighter accounting by the privacy loss distribution would save about a tenth of epsilon.
+
+Implements specs/defences.md, section 5.
 """
 
 from __future__ import annotations

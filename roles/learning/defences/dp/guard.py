@@ -7,6 +7,8 @@
   says what all rounds together have spent. Everything after the steps only reads them.
 
 Neither touches buffers: with `clip` a model that has some is refused.
+
+Implements specs/defences.md, sections 4 and 5.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Norms and noise cover all trained parameters together, a private head included.
 
 A layer that mixes samples (batch norm) has no gradient of one sample, and floating buffers would travel
 without noise: models with either are refused.
+
+Implements specs/defences.md, section 5.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ trains. Entries that are not shared stay as the round's model has them: 0 in a d
 `sigma` every shared entry also carries noise; the others carry none, so the choice itself stays visible.
 
 Buffers, such as running statistics, are not selected from and always travel.
+
+Implements specs/defences.md, section 6.
 """
 
 from __future__ import annotations

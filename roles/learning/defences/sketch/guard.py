@@ -12,6 +12,8 @@ The sketch is public: it is drawn from the agreed seed, the round and the place 
 uses the same. A private one would show in the upload anyway, whose columns repeat bucket by bucket. The
 biases are not sketched. Parties hold the unsketched model, as in the authors' own program: the sketch
 covers what the upload says about inputs, not the model. Evaluation uses plain weights.
+
+Implements specs/defences.md, section 7.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ A repeated call of the same round starts from the head that round started from, 
 
 The paper sums over all classes where this page takes the true one (its definition of the loss says so), and
 states alpha1 + alpha2 = 1 in one place and alpha1 = 1 in another: both can be set, alpha1 = 1 is the default.
+
+Implements specs/defences.md, section 3.
 """
 
 from __future__ import annotations
