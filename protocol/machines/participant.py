@@ -64,7 +64,7 @@ from veilsum.protocol.machines.session import (
     require_model_shape,
     require_no_model,
 )
-from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.machines.transitions import Phase, Trigger
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -369,6 +369,6 @@ class ParticipantMachine:
         self._deadline = None
         return [RunFailed(AbortReason.TIMED_OUT, SERVER, "the server has not been heard from for too long")]
 
-    def _move(self, trigger: type[Message] | str, target: Phase) -> None:
+    def _move(self, trigger: Trigger, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)
         self.phase = target

@@ -29,7 +29,6 @@ from veilsum.protocol.machines.events import (
     Event,
     PhaseEntered,
     RoundCommitted,
-    RoundFailed,
     RunFailed,
     RunFinished,
     Send,
@@ -53,7 +52,7 @@ from veilsum.protocol.machines.session import (
     Withdrawn,
     hash_model,
 )
-from veilsum.protocol.machines.transitions import Phase
+from veilsum.protocol.machines.transitions import Phase, Trigger
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import require_random
 from veilsum.protocol.wire.messages import Message, Stamp
@@ -198,7 +197,7 @@ class ServerMachine:
     def _terms(self) -> SessionTerms:
         return SessionTerms(self._rules.roster, self._rules.parameters, self._invitation)
 
-    def _close_opening(self, trigger: type[Message] | str, now: float) -> list[Event]:
+    def _close_opening(self, trigger: Trigger, now: float) -> list[Event]:
         if len(self._hellos) < self._rules.parameters.min_parties:
             missing = sorted(set(self._rules.roster.participants) - self._hellos.keys())
             return self._abandon(
@@ -236,7 +235,7 @@ class ServerMachine:
             equipment=self._parts.equipment,
         )
 
-    def _begin_round(self, trigger: type[Message] | str, now: float) -> list[Event]:
+    def _begin_round(self, trigger: Trigger, now: float) -> list[Event]:
         assert self.session is not None
         self._move(trigger, ServerPhase.RUNNING)
         context = self._context(self.session)
@@ -301,9 +300,7 @@ class ServerMachine:
     def _retry(self, failed: Failed, now: float) -> list[Event]:
         assert self.session is not None
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
-        events: list[Event] = [
-            RoundFailed(self.rounds_done, self.attempt, failed.reason, failed.culprit, failed.detail)
-        ]
+        events: list[Event] = [failed.event(stamp)]
         if self._scheme.server_holds_model:
             closed = RoundClosed(stamp, False, (), b"", failed.reason.value)
             events += [Send(name, closed) for name in self.session.members]
@@ -317,12 +314,12 @@ class ServerMachine:
         self._expected = wanted if enough else frozenset(self.session.members)
         return events + self._open("outcome", now)
 
-    def _abandon(self, trigger: type[Message] | str, failed: Failed) -> list[Event]:
+    def _abandon(self, trigger: Trigger, failed: Failed) -> list[Event]:
         self._failed = failed
         farewells = self._finish(trigger)
         return [*farewells, RunFailed(failed.reason, failed.culprit, failed.detail)]
 
-    def _finish(self, trigger: type[Message] | str) -> list[Event]:
+    def _finish(self, trigger: Trigger) -> list[Event]:
         self._move(trigger, ServerPhase.FINISHING)
         self._machine = None
         farewell = self._farewell()
@@ -353,6 +350,6 @@ class ServerMachine:
                 )
         return self._parting_model if self._parting_model is not None else np.zeros(0, dtype="<f4")
 
-    def _move(self, trigger: type[Message] | str, target: Phase) -> None:
+    def _move(self, trigger: Trigger, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)
         self.phase = target

@@ -34,7 +34,7 @@ from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, hash_model
-from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.schemes.registry import register
@@ -147,7 +147,7 @@ class AveragingServer(AttemptMachine):
     def deadline_passed(self, now: float) -> list[Event]:
         return self._average("deadline")
 
-    def _average(self, trigger: type[Message] | str) -> list[Event]:
+    def _average(self, trigger: Trigger) -> list[Event]:
         work = WorkRequested(self._next_model, self._averaged, self._not_averaged)
         found = self._updates.too_few() or NextPhase(PlainServerPhase.AVERAGING, [work])
         return self.follow(trigger, found, PlainServerPhase.CLOSED)
@@ -210,7 +210,7 @@ class RoundRobinServer(AttemptMachine):
     def deadline_passed(self, now: float) -> list[Event]:
         return self._next_turn("deadline", now)
 
-    def _next_turn(self, trigger: type[Message] | str, now: float) -> list[Event]:
+    def _next_turn(self, trigger: Trigger, now: float) -> list[Event]:
         self._queue.pop(0)
         if self._queue:
             self.move(trigger, PlainServerPhase.COLLECTING)

@@ -13,7 +13,7 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Failed, ServerContext
-from veilsum.protocol.machines.events import Event, Send
+from veilsum.protocol.machines.events import Event, Send, Warned
 from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareCollector, ShareKind, holders_of
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorVote
 from veilsum.protocol.wire.messages import Message, Stamp
@@ -55,6 +55,10 @@ def _require_enough_holders(
             f"{left} holders of the shares of {party} uploaded, {needed} are needed; "
             f"missing: {', '.join(missing[:10])}",
         )
+
+
+def warnings_about(liars: tuple[PartyId, ...]) -> list[Event]:
+    return [Warned(f"{name} released a wrong share; it was left out") for name in liars]
 
 
 class SurvivorAgreement:

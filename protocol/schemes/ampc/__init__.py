@@ -22,7 +22,8 @@ from veilsum.protocol.schemes.ampc.messages import (
 )
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.ampc.server import AmpcServer
-from veilsum.protocol.schemes.ampc.setup import SessionRelay, SessionSetup
+from veilsum.protocol.schemes.ampc.session_relay import SessionRelay
+from veilsum.protocol.schemes.ampc.setup import SessionSetup
 from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature

@@ -36,18 +36,23 @@ from veilsum.protocol.machines.attempt import (
     handles,
     require_absent,
 )
-from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, SeedsRevealed
-from veilsum.protocol.secure_sum.agreement import SurvivorAgreement, missing_upload, unrecoverable
+from veilsum.protocol.secure_sum.agreement import (
+    SurvivorAgreement,
+    missing_upload,
+    unrecoverable,
+    warnings_about,
+)
 from veilsum.protocol.secure_sum.attendance import Attendance
 from veilsum.protocol.secure_sum.masking import self_mask_key
 from veilsum.protocol.secure_sum.relay import ShareRelay
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput, RunningTotal
-from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.protocol.wire.messages import Message
 
 
 class AmpcServerPhase(Phase):
@@ -97,7 +102,7 @@ class AmpcServer(AttemptMachine):
     )
 
     def __init__(self, context: ServerContext, *, learns_sum: bool) -> None:
-        super().__init__(Stamp(context.stamp.session, context.stamp.round, context.stamp.attempt))
+        super().__init__(context.stamp.without_model())
         parameters, members = context.parameters, context.session.members
         self._context = context
         self._learns_sum = learns_sum
@@ -292,8 +297,7 @@ class AmpcServer(AttemptMachine):
     def _opened(self, liars: tuple[PartyId, ...], now: float) -> list[Event]:
         self.move("work", _P.CONFIRMING, now + 2 * self._context.timing.phase_s)
         aggregate = Aggregate(self.stamp, self._total.survivors, self._total.vector)
-        warnings: list[Event] = [Warned(f"{name} released a wrong share; it was left out") for name in liars]
-        return warnings + [Send(name, aggregate) for name in self._total.survivors]
+        return [*warnings_about(liars), *(Send(name, aggregate) for name in self._total.survivors)]
 
     def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
         return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))

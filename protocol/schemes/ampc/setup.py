@@ -31,16 +31,15 @@ from veilsum.protocol.machines.attempt import (
     Failed,
     ParticipantContext,
     Prepared,
-    ServerContext,
     handles,
     require_absent,
     require_from_server,
+    server_was_silent,
 )
 from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.randomness import require_random
 from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, keyed_model_hash
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
@@ -54,9 +53,8 @@ from veilsum.protocol.schemes.ampc.messages import (
     seal_label,
     sealed_digest,
 )
+from veilsum.protocol.secure_sum.participant import SEED_BYTES, fresh_seed
 from veilsum.protocol.wire.messages import Tensor
-
-SEED_BYTES = 32
 
 
 class SetupPhase(Phase):
@@ -68,7 +66,6 @@ class SetupPhase(Phase):
 
 _P = SetupPhase
 _OPEN = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
-_AFTER_SEEDS = (_P.EXCHANGING, _P.FETCHING, _P.COMPARING)
 
 
 class SessionSetup(AttemptMachine):
@@ -77,8 +74,8 @@ class SessionSetup(AttemptMachine):
         _P.EXCHANGING,
         {
             (_P.EXCHANGING, "start"): (_P.FETCHING, _P.COMPARING, _P.CLOSED),
-            (_P.EXCHANGING, SeedsForNeighbour): _AFTER_SEEDS,
-            (_P.EXCHANGING, SeedsRelayed): _AFTER_SEEDS,
+            (_P.EXCHANGING, SeedsForNeighbour): _OPEN,
+            (_P.EXCHANGING, SeedsRelayed): _OPEN,
             **{(phase, ModelHeld): (phase,) for phase in _OPEN},
             **{(phase, ModelWanted): (phase,) for phase in (_P.EXCHANGING, _P.COMPARING)},
             (_P.FETCHING, ModelGiven): (_P.COMPARING,),
@@ -111,8 +108,8 @@ class SessionSetup(AttemptMachine):
         except Rejection as problem:
             return self.fail("start", _P.CLOSED, problem)
         if self._with_bias:
-            self._biases[context.name] = self._fresh_secret()
-        self._given = {other: self._fresh_secret() for other in self._graph.neighbours_of(context.name)}
+            self._biases[context.name] = fresh_seed(context)
+        self._given = {other: fresh_seed(context) for other in self._graph.neighbours_of(context.name)}
         events: list[Event] = [
             Send(other, SeedsForNeighbour(self.stamp, self._sealed_for(other))) for other in self._given
         ]
@@ -144,9 +141,6 @@ class SessionSetup(AttemptMachine):
         if record.stated is None or record.stated[0] != self._newest - 1:
             return None
         return record.stated[1] if cohort is not None and cohort <= set(members) else None
-
-    def _fresh_secret(self) -> Secret:
-        return Secret(require_random(self._context.random, SEED_BYTES))
 
     def _sealed_for(self, other: PartyId) -> SealedRecord:
         """The share secret for a neighbour, then our bias secret, under the receiver's RSA key and our signature."""
@@ -302,79 +296,4 @@ class SessionSetup(AttemptMachine):
         return self._context.box_secret(Purpose.SEAL, self.stamp.without_model(), sender, receiver)
 
     def deadline_passed(self, now: float) -> list[Event]:
-        failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")
-        return self.fail("deadline", _P.CLOSED, failed)
-
-
-class RelayPhase(Phase):
-    RELAYING = "relaying"
-    CLOSED = "closed"
-
-
-class SessionRelay(AttemptMachine):
-    """The server's side: passes on what it cannot open, and waits until every peer holds the current model."""
-
-    table = TransitionTable(
-        "ampc server, set-up",
-        RelayPhase.RELAYING,
-        {
-            (RelayPhase.RELAYING, "start"): (RelayPhase.CLOSED,),
-            (RelayPhase.RELAYING, SeedsForOthers): (RelayPhase.RELAYING,),
-            (RelayPhase.RELAYING, ModelHeld): (RelayPhase.RELAYING, RelayPhase.CLOSED),
-            (RelayPhase.RELAYING, "deadline"): (RelayPhase.CLOSED,),
-            (RelayPhase.RELAYING, "loss"): (RelayPhase.CLOSED,),
-        },
-    )
-
-    def __init__(self, context: ServerContext) -> None:
-        super().__init__(context.stamp)
-        self._context = context
-        self._relayed: set[PartyId] = set()
-        self._held: dict[PartyId, ModelHeld] = {}
-
-    def start(self, now: float) -> list[Event]:
-        context = self._context
-        try:
-            graph = context.parameters.graph.draw(context.session.members, context.session.id)
-            graph.require_safe_for_decomposition()
-        except Rejection as problem:
-            return self.fail("start", RelayPhase.CLOSED, problem)
-        self.deadline = now + context.timing.phase_s
-        return []
-
-    @handles(SeedsForOthers)
-    def relay(self, sender: PartyId, message: SeedsForOthers, now: float) -> list[Event]:
-        require_absent(sender, self._relayed)
-        for receiver in message.sealed:
-            self._context.session.require_member(receiver)
-        self._relayed.add(sender)
-        return [
-            Send(receiver, SeedsRelayed(self.stamp, {sender: sealed}))
-            for receiver, sealed in message.sealed.items()
-        ]
-
-    @handles(ModelHeld)
-    def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
-        require_absent(sender, self._held)
-        hellos = self._context.session.hellos
-        newest = max(hello.rounds_done for hello in hellos.values())
-        if message.rounds_done != newest:
-            raise Rejection(AbortReason.WRONG_ROUND, f"{message.rounds_done} rounds, the newest is {newest}")
-        self._held[sender] = message
-        if self._held.keys() >= hellos.keys():
-            self.move(ModelHeld, RelayPhase.CLOSED)
-            self.outcome = Prepared(rounds_done=newest)
-        return []
-
-    def lose(self, party: PartyId, now: float) -> list[Event]:
-        return self._give_up("loss", (party,))
-
-    def deadline_passed(self, now: float) -> list[Event]:
-        missing = tuple(name for name in self._context.session.members if name not in self._held)
-        return self._give_up("deadline", missing if self._held else ())
-
-    def _give_up(self, trigger: Trigger, missing: tuple[PartyId, ...]) -> list[Event]:
-        detail = (
-            f"the set-up of the session is incomplete; not ready: {', '.join(missing[:10]) or 'everyone'}"
-        )
-        return self.fail(trigger, RelayPhase.CLOSED, Failed(AbortReason.TIMED_OUT, "", detail, missing))
+        return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))

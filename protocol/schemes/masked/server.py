@@ -35,7 +35,7 @@ from veilsum.protocol.machines.attempt import (
     handles,
     require_absent,
 )
-from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
+from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,
@@ -46,7 +46,12 @@ from veilsum.protocol.schemes.masked.messages import (
     round_key_digest,
 )
 from veilsum.protocol.schemes.masked.payload import MaskedMean, OpenedSum, WholeMean
-from veilsum.protocol.secure_sum.agreement import SurvivorAgreement, missing_upload, unrecoverable
+from veilsum.protocol.secure_sum.agreement import (
+    SurvivorAgreement,
+    missing_upload,
+    unrecoverable,
+    warnings_about,
+)
 from veilsum.protocol.secure_sum.attendance import Attendance
 from veilsum.protocol.secure_sum.masking import pair_mask_key, self_mask_key, unmask_sum
 from veilsum.protocol.secure_sum.relay import ShareRelay
@@ -121,10 +126,6 @@ class MaskedServer(AttemptMachine):
 
     def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
         return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))
-
-
-def warnings_about(liars: tuple[PartyId, ...]) -> list[Event]:
-    return [Warned(f"{name} released a wrong share; it was left out") for name in liars]
 
 
 class MaskedRound:

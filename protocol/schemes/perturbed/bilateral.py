@@ -49,11 +49,11 @@ from veilsum.protocol.schemes.masked.server import (
     MASKED_SERVER_MOVES,
     MaskedRound,
     MaskedServerPhase,
-    warnings_about,
 )
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxReply, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
+from veilsum.protocol.secure_sum.agreement import warnings_about
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput

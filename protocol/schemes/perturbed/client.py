@@ -5,15 +5,15 @@ Implements specs/perturbation.md, section 6.
 
 from __future__ import annotations
 
-from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.errors import Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
-    Failed,
     ParticipantContext,
     handles,
     outcome_of,
     require_from_server,
+    server_was_silent,
 )
 from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.session import RoundClosed
@@ -96,5 +96,4 @@ class PerturbedClient(AttemptMachine):
         return []
 
     def deadline_passed(self, now: float) -> list[Event]:
-        failed = Failed(AbortReason.TIMED_OUT, SERVER, f"while {self.phase.value}")
-        return self.fail("deadline", _P.CLOSED, failed)
+        return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))
