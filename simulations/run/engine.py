@@ -2,7 +2,7 @@
 
 An engine may train wherever it likes: inline (the default), in threads, in other processes. It returns the update, or
 a future of it. Training takes no virtual time: futures are collected in the order in which they were submitted before
-virtual time goes on, so that a run does not depend on which of them is done first.
+virtual time goes on, so that a run does not depend on which of them is done first (specs/engines.md).
 """
 
 from __future__ import annotations
