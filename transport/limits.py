@@ -1,4 +1,7 @@
-"""The numbers that bound framing: sizes, windows, memory and patience."""
+"""The numbers that bound framing: sizes, windows, memory and patience.
+
+Implements specs/transport.md, section 6.
+"""
 
 from __future__ import annotations
 

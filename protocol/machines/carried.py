@@ -1,4 +1,7 @@
-"""What a message shows of an update to whoever opens it: asked of the scheme, which knows its messages."""
+"""What a message shows of an update to whoever opens it: asked of the scheme, which knows its messages.
+
+Implements specs/schemes.md, section 1.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A client or peer: answers invitations, checks what the server says, and takes part in one attempt after the other.
 
 A message of another participant can overtake the server's: a neighbour may be in the new session, or in the
-next round, before we heard of it. Such messages wait in a small buffer and are replayed when their attempt
-begins; what still does not fit then is refused like anything else.
+next round, before we heard of it. Such messages wait in a small buffer and are looked at again when their
+attempt begins; what still does not fit then is refused like anything else.
 
 Implements specs/protocol.md, section 1.
 """

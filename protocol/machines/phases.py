@@ -1,6 +1,8 @@
 """The phases of a server and of a participant between rounds, and how they follow each other.
 
 What happens inside a round is the business of the scheme's own tables; here it is one phase, `running`.
+
+Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ A role draws its randomness from the operating system and refuses keys of simula
 participants that train, and by a server only to perturb the model or to step with one of torch's optimisers. The
 state folder is locked for as long as the process lives, and a checkpoint with a new life is on disk before the first
 message leaves.
+
+Implements specs/guide.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Recognise models for which a faster way to the same gradients exists."""
+"""Recognise models for which a faster way to the same gradients exists.
+
+Implements specs/figures/perturbation-cost.md, section 1.
+"""
 
 from __future__ import annotations
 

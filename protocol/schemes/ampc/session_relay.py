@@ -1,4 +1,7 @@
-"""The server's side of a session's set-up: it passes on seeds that it cannot open, until every peer is ready."""
+"""The server's side of a session's set-up: it passes on seeds that it cannot open, until every peer is ready.
+
+Implements specs/protocol.md, section 4.
+"""
 
 from __future__ import annotations
 

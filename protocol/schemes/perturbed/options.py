@@ -1,4 +1,7 @@
-"""The agreed settings of the perturbation, as they stand in `Parameters.options`: texts under names of their own."""
+"""The agreed settings of the perturbation, as they stand in `Parameters.options`: texts under names of their own.
+
+Implements specs/federation-file.md, section 7.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradients that an adversary can form from its view: what the inversion attacks work on.
+"""The gradients that an adversary can form from its view (specs/views.md): what the inversion attacks work on.
 
 A target says at which model the gradient was taken, how many images stand behind it, and whose. Its kind tells how
 the adversary came by it:
