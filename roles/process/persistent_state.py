@@ -29,11 +29,11 @@ class PersistentState:
     """
 
     rounds_done: int
-    model: Model | None
-    record: ParticipationRecord = field(default_factory=ParticipationRecord)
+    model: Model | None = field(repr=False)
+    record: ParticipationRecord = field(default_factory=ParticipationRecord, repr=False)
     attempt: int = 0
     life: int = 0
-    memory: dict[int, bytes] = field(default_factory=dict)
+    memory: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     def note(self, event: Event) -> bool:
         """Take over what must survive a restart; whether there was anything."""

@@ -7,7 +7,7 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -47,14 +47,18 @@ def learners_of_task(equipping: TaskEquipment, entropy: SeededEntropy) -> dict[P
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FederationInMemory:
     """What every federation in memory has, a simulated one and that of a table: rules, keys and a seeded source."""
 
     scheme: Scheme
     rules: MachineRules
-    identities: Mapping[PartyId, Identity] = field(repr=False)
-    entropy: SeededEntropy = field(repr=False)
+    identities: Mapping[PartyId, Identity]
+    entropy: SeededEntropy
+
+    def __repr__(self) -> str:
+        count, dimension = len(self.roster.participants), self.parameters.dimension
+        return f"{type(self).__name__}(scheme={self.scheme.name!r}, {count} participants, {dimension} values)"
 
     @property
     def parameters(self) -> Parameters:
@@ -65,7 +69,7 @@ class FederationInMemory:
         return self.rules.roster
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Federation(FederationInMemory):
     """A federation that trains as its configuration says."""
 

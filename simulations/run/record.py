@@ -30,7 +30,7 @@ from veilsum.simulations.run.invariants import InvariantViolated
 _BLOCK = 1 << 18
 
 
-@dataclass
+@dataclass(repr=False)
 class RoundRecord:
     """One committed round. Byte counts are of all participants together, since the round before.
 
@@ -51,6 +51,13 @@ class RoundRecord:
     virtual_s: float
     mean_distance: float | None
 
+    def __repr__(self) -> str:
+        loss = "" if self.loss is None else f", loss={self.loss:.4g}"
+        return (
+            f"RoundRecord(round={self.round}, attempt={self.attempt}, {len(self.members)} members{loss}, "
+            f"model_sha256={self.model_sha256[:16]!r})"
+        )
+
     def figures(self) -> dict[str, Any]:
         return {
             "round": self.round,
@@ -68,8 +75,10 @@ class RoundRecord:
         }
 
 
-@dataclass
+@dataclass(repr=False)
 class Recorder(RunObserver):
+    """What became of a run, round by round."""
+
     federation: Federation
     verify: bool = True
     rounds: list[RoundRecord] = field(default_factory=list)
@@ -81,6 +90,9 @@ class Recorder(RunObserver):
     """The last sum that the server had in its hands, hidden or not, as the scheme reads its messages."""
     bytes_up: int = 0
     bytes_down: int = 0
+
+    def __repr__(self) -> str:
+        return f"Recorder({len(self.rounds)} rounds, {len(self.failures)} failures, {len(self.warnings)} warnings)"
 
     def __post_init__(self) -> None:
         self._updates: dict[tuple[int, PartyId], LocalUpdate] = {}

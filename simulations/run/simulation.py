@@ -44,7 +44,7 @@ from veilsum.transport.memory.network import (
 Outcome = TypeVar("Outcome")
 
 
-@dataclass
+@dataclass(repr=False)
 class Node:
     """One party: its machine, its envelope codec, what it has on disk, and what it cost."""
 
@@ -61,6 +61,9 @@ class Node:
     training_cpu_s: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r}, alive={self.alive}, rounds_done={self.disk.rounds_done})"
 
     @property
     def machine(self) -> Machine:
@@ -93,8 +96,10 @@ class Network(Protocol):
     def pop_due(self, now: float) -> list[NetworkEvent]: ...
 
 
-@dataclass
+@dataclass(repr=False)
 class Simulation:
+    """A federation on virtual time, with the faults of its network."""
+
     federation: Federation
     faults: Faults = field(default_factory=Faults)
     lost: Mapping[PartyId, type[Message]] = field(default_factory=dict)
@@ -105,6 +110,9 @@ class Simulation:
     engine: TrainingEngine = field(default_factory=InlineEngine)
     """Where the parties train."""
     time_limit_s: float = 10 * 24 * 3600.0
+
+    def __repr__(self) -> str:
+        return f"Simulation({self.federation!r}, now={self.now:g}, {len(self.refusals)} refusals)"
 
     def __post_init__(self) -> None:
         self.now = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,11 +57,11 @@ class MarkedLearner:
         return LocalResult(payload, 1 + int.from_bytes(digest[:4], "big") % self.max_weight)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TableFederation(FederationInMemory):
     """What all parties of a table agree on, the private keys of each, and one learner for all."""
 
-    learner: TableLearner = field(repr=False)
+    learner: TableLearner
 
     def equipment_of(self, name: PartyId) -> object | None:
         """What the machine of a party is given besides: by its scheme, or a perturbation in a few lines of numpy."""

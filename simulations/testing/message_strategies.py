@@ -57,6 +57,7 @@ def record_strategy(cls: type[R], **chosen: st.SearchStrategy[Any]) -> st.Search
 
 
 def party_ids() -> st.SearchStrategy[PartyId]:
+    """Valid names of parties, single ones."""
     rest = st.text(alphabet=_FIRST + "-_", max_size=62)
     return st.builds(lambda first, tail: PartyId(first + tail), st.sampled_from(_FIRST), rest)
 

@@ -19,8 +19,10 @@ from veilsum.protocol.numbers.model import LocalResult
 
 @dataclass
 class Reference:
-    parameters: Parameters
-    inputs: dict[tuple[PartyId, int], LocalResult]
+    """What the rounds of a table must come to, computed from the parties' inputs in plain integers."""
+
+    parameters: Parameters = field(repr=False)
+    inputs: dict[tuple[PartyId, int], LocalResult] = field(repr=False)
     tolerated_crashes: int = 0
     crashed: set[PartyId] = field(default_factory=set)
     disturbed: bool = False

@@ -41,6 +41,8 @@ CHOICES = st.integers(0, 2**16)
 
 
 class RoundsUnderFaults(RuleBasedStateMachine):
+    """The stateful test of a scheme: whatever is lost, late, repeated or forged, the invariants hold and it ends."""
+
     scheme: ClassVar[str] = "plain"
     settings_of_table: ClassVar[Mapping[str, Any]] = {}
     tolerated_crashes: ClassVar[int] = 0

@@ -130,6 +130,8 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True)
 class Step:
+    """One action of a schedule; `choice` picks what it acts on among what there is by then."""
+
     action: Action
     choice: int
 

@@ -17,10 +17,10 @@ Implements specs/testing.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from veilsum.protocol.agreed.parameters import Timing
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -58,8 +58,10 @@ class TableJob:
     request: WorkRequested | TrainingRequested
 
 
-Tamper: TypeAlias = Callable[[InFlight], Message | None]
-"""Sees every message when it is sent, and says what travels in its place; None: nothing does."""
+class Tamper(Protocol):
+    """Sees every message when it is sent, and says what travels in its place; None: nothing does."""
+
+    def __call__(self, flight: InFlight, /) -> Message | None: ...
 
 
 def honest(flight: InFlight) -> Message:

@@ -64,7 +64,7 @@ class KeyUse:
     key: bytes
 
 
-@dataclass
+@dataclass(repr=False)
 class Trace:
     """Everything that happened at one table."""
 
@@ -73,6 +73,9 @@ class Trace:
     """What the machines themselves sent; what a test injected is not in it."""
     refusals: list[Refusal] = field(default_factory=list)
     key_uses: list[KeyUse] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self.entries)} facts, {len(self.sent)} messages, {len(self.refusals)} refusals)"
 
     def events(self, kind: type[E]) -> list[tuple[PartyId, E]]:
         """All events of one class, with the party that had them."""

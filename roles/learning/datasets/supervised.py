@@ -10,7 +10,7 @@ Implements specs/tasks.md, section 2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ class SupervisedTask:
 
     train: Samples
     test: Samples
-    network: Callable[[], nn.Module]
+    network: Callable[[], nn.Module] = field(repr=False)
     objective: Loss = "ce"
 
     def __post_init__(self) -> None:
