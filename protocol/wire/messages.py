@@ -94,7 +94,9 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Base of everything that travels."""
+    """Base of everything that travels; one that `states_result` tells others of a result, once that is decided."""
+
+    states_result = False
 
     stamp: Stamp
 

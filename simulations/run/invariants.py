@@ -31,7 +31,6 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade, Event, RoundCommitted, SessionBegan
-from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -115,7 +114,7 @@ class InvariantMonitor(RunObserver):
             self._note_told(receiver, message)
         elif isinstance(message, SealedShares):
             self._dealt.add((party, _attempt(message.stamp)))
-        elif isinstance(message, ResultDigest):
+        elif message.states_result:
             self._require_decided("I3", party, ResultStated, message)
         elif isinstance(message, ReleasedShares):
             self._require_decided("I4", party, RoundSpent, message)

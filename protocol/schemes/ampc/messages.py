@@ -132,6 +132,8 @@ class Aggregate(Message):
 @message("ampc.result-digest")
 @dataclass(frozen=True, slots=True)
 class ResultDigest(Message):
+    states_result = True
+
     stamp: Stamp
     aggregate: Annotated[bytes, Length(32)]
     result: Annotated[bytes, Length(32)]

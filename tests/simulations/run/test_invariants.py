@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.protocol.wire.messages import Message, Stamp, message
 from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
 
 ALICE, BOB, CAROL = PartyId("alice"), PartyId("bob"), PartyId("carol")
@@ -186,14 +186,27 @@ def test_an_upload_without_shares_that_leaves_before_the_round_is_spent_breaks_i
     monitor.sent(0.0, ALICE, SERVER, upload(), 0)
 
 
-def test_a_result_that_is_told_before_it_is_stated_breaks_i3() -> None:
+@message("invariants.outcome")
+@dataclass(frozen=True, slots=True)
+class Outcome(Message):
+    """The result of a scheme that nobody here knows."""
+
+    states_result = True
+
+    stamp: Stamp
+
+
+@pytest.mark.parametrize(
+    "told", [ResultDigest(Stamp(SESSION), bytes(32), bytes(32)), Outcome(Stamp(SESSION))]
+)
+def test_a_result_that_is_told_before_it_is_stated_breaks_i3(told: Message) -> None:
+    """Of whatever scheme: the message says that it states a result."""
     monitor = in_session()
     decide(monitor, BOB, stated)
     decide(monitor, ALICE, stated, 1)
-    digest = ResultDigest(Stamp(SESSION), bytes(32), bytes(32))
-    assert broken_by(monitor, digest) == "I3"
+    assert broken_by(monitor, told) == "I3"
     decide(monitor, ALICE, stated)
-    monitor.sent(0.0, ALICE, BOB, digest, 0)
+    monitor.sent(0.0, ALICE, BOB, told, 0)
 
 
 @pytest.mark.parametrize("asked_first", [True, False])
