@@ -50,7 +50,7 @@ H = TypeVar("H", bound=Callable[..., list[Event]])
 NextModel: TypeAlias = Callable[[Model, NDArray[np.float64] | None], Model]
 """The model after this round, from the model before it and the mean of its payloads; pure, and heavy."""
 
-Trained: TypeAlias = Callable[[LocalResult, float], list[Event]]
+WhenTrained: TypeAlias = Callable[[LocalResult, float], list[Event]]
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class ParticipantContext(AttemptContext):
 
     box_key: AgreementKey = field(repr=False)
     secrets: Any = field(repr=False)
-    train: Callable[[Trained, float], list[Event]] = field(repr=False)
+    train: Callable[[WhenTrained, float], list[Event]] = field(repr=False)
     withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
 
     @property
@@ -299,7 +299,7 @@ def require_same_attempt(sender: str, found: Stamp, expected: Stamp) -> None:
         )
 
 
-def guard_work(
+def drop_stale_work(
     events: list[Event],
     still_current: Callable[[], bool],
     settle: Callable[[list[Event], float], list[Event]],
@@ -309,11 +309,13 @@ def guard_work(
     Training by the learner is left as it is: its result outlives the attempt (protocol/machines/local_training.py).
     """
 
-    def guarded(continuation: Callable[[Any, float], list[Event]]) -> Callable[[Any, float], list[Event]]:
+    def unless_stale(
+        continuation: Callable[[Any, float], list[Event]],
+    ) -> Callable[[Any, float], list[Event]]:
         return lambda result, now: settle(continuation(result, now), now) if still_current() else []
 
     return [
-        replace(event, then=guarded(event.then), failed=guarded(event.failed))
+        replace(event, then=unless_stale(event.then), failed=unless_stale(event.failed))
         if isinstance(event, WorkRequested)
         or (isinstance(event, TrainingRequested) and event.work is not None)
         else event

@@ -55,10 +55,11 @@ class SessionBegan:
 
 
 @dataclass(frozen=True)
-class PhaseEntered:
+class AttemptBegan:
+    """The server opened an attempt of a round."""
+
     round: int
     attempt: int
-    phase: str
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ Event: TypeAlias = (
     | WorkRequested
     | TrainingRequested
     | SessionBegan
-    | PhaseEntered
+    | AttemptBegan
     | DecisionMade
     | RoundCommitted
     | ModelTaken

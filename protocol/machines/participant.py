@@ -27,9 +27,9 @@ from veilsum.protocol.machines.attempt import (
     Outcome,
     ParticipantContext,
     Prepared,
-    Trained,
+    WhenTrained,
+    drop_stale_work,
     failure_of,
-    guard_work,
     next_model_of,
     reason_from_text,
     require_same_attempt,
@@ -237,18 +237,22 @@ class ParticipantMachine:
             equipment=self._parts.equipment,
         )
 
-    def _train(self, then: Trained, now: float) -> list[Event]:
+    def _train(self, then: WhenTrained, now: float) -> list[Event]:
         """Ask for training; its result is for the attempt that waits for it by then."""
         assert self.model is not None
         machine = self._machine
 
-        def settled(continuation: Callable[[Any, float], list[Event]]) -> Callable[[Any, float], list[Event]]:
+        def for_this_attempt(
+            continuation: Callable[[Any, float], list[Event]],
+        ) -> Callable[[Any, float], list[Event]]:
             return lambda given, at: (
                 self._settled(continuation(given, at), at) if self._machine is machine else []
             )
 
         which = (self._last_attempt[0], self._round_model_hash)
-        return self._training.request(which, self.model, settled(then), settled(self._withdraw), now)
+        return self._training.request(
+            which, self.model, for_this_attempt(then), for_this_attempt(self._withdraw), now
+        )
 
     def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
         """Leave this attempt and tell the server why, in words that hold no value of ours."""
@@ -300,7 +304,7 @@ class ParticipantMachine:
         """Events so far, and what follows from the attempt's outcome if it has one."""
         machine = self._machine
         if machine is None or machine.outcome is None:
-            return guard_work(events, lambda: self._machine is machine, self._settled)
+            return drop_stale_work(events, lambda: self._machine is machine, self._settled)
         self._machine = None
         if self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed):
             self.session = None

@@ -21,13 +21,13 @@ from veilsum.protocol.machines.attempt import (
     Failed,
     Prepared,
     ServerContext,
-    guard_work,
+    drop_stale_work,
     next_model_of,
     require_same_attempt,
 )
 from veilsum.protocol.machines.events import (
+    AttemptBegan,
     Event,
-    PhaseEntered,
     RoundCommitted,
     RunFailed,
     RunFinished,
@@ -240,14 +240,14 @@ class ServerMachine:
         self._move(trigger, ServerPhase.RUNNING)
         context = self._context(self.session)
         self._machine = self._scheme.server_round(context)
-        begun = PhaseEntered(context.stamp.round, context.stamp.attempt, "round")
+        begun = AttemptBegan(context.stamp.round, context.stamp.attempt)
         return [begun, *self._settled(self._machine.start(now), now)]
 
     def _settled(self, events: list[Event], now: float) -> list[Event]:
         """Events so far, and what follows from the attempt's outcome if it has one."""
         machine = self._machine
         if machine is None or machine.outcome is None:
-            return guard_work(events, lambda: self._machine is machine, self._settled)
+            return drop_stale_work(events, lambda: self._machine is machine, self._settled)
         self._machine = None
         match machine.outcome:
             case Committed() as outcome:

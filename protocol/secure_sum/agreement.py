@@ -27,7 +27,7 @@ def missing_upload(missing: tuple[PartyId, ...]) -> Failed:
 
 def unrecoverable(
     context: ServerContext,
-    graph: Graph,
+    share_graph: Graph,
     mask_graph: Graph,
     uploaded: Set[PartyId],
     missing: tuple[PartyId, ...],
@@ -36,17 +36,21 @@ def unrecoverable(
     try:
         mask_graph.require_connected_among(uploaded)
         for party in (*sorted(uploaded), *missing):
-            _require_enough_holders(context, graph, uploaded, missing, party)
+            _require_enough_holders(context, share_graph, uploaded, missing, party)
     except Rejection as problem:
         return Failed(problem.reason, detail=problem.detail, missing=missing)
     return None
 
 
 def _require_enough_holders(
-    context: ServerContext, graph: Graph, uploaded: Set[PartyId], missing: tuple[PartyId, ...], party: PartyId
+    context: ServerContext,
+    share_graph: Graph,
+    uploaded: Set[PartyId],
+    missing: tuple[PartyId, ...],
+    party: PartyId,
 ) -> None:
     """Without t holders left nothing can be agreed on nor rebuilt."""
-    holders = holders_of(graph, party)
+    holders = holders_of(share_graph, party)
     left = sum(holder in uploaded for holder in holders)
     needed = context.parameters.threshold_of(len(holders))
     if left < needed:
@@ -65,17 +69,17 @@ class SurvivorAgreement:
     """One list, the votes for it, and the shares that are released under it; the machine keeps the phases."""
 
     def __init__(
-        self, context: ServerContext, graph: Graph, proposed: SurvivorList, *, rebuilds_keys: bool
+        self, context: ServerContext, share_graph: Graph, proposed: SurvivorList, *, rebuilds_keys: bool
     ) -> None:
         """`rebuilds_keys`: the masking keys of those who dropped are rebuilt too."""
         self._context = context
-        self._graph = graph
+        self._share_graph = share_graph
         self.proposed = proposed
         wanted = dict.fromkeys(proposed.survivors, ShareKind.SELF_MASK)
         if rebuilds_keys:
             wanted |= dict.fromkeys(proposed.dropped, ShareKind.MASKING_KEY)
-        self.vote = SurvivorVote(context.roster, context.parameters, graph, proposed)
-        self.collector = ShareCollector(context.parameters, graph, wanted)
+        self.vote = SurvivorVote(context.roster, context.parameters, share_graph, proposed)
+        self.collector = ShareCollector(context.parameters, share_graph, wanted)
 
     @property
     def stamp(self) -> Stamp:
@@ -105,20 +109,20 @@ class SurvivorAgreement:
         return {name: self._list_around(name) for name in proposed.survivors}
 
     def _list_around(self, name: PartyId) -> SurvivorList:
-        around = holders_of(self._graph, name)
+        around = holders_of(self._share_graph, name)
         survivors = tuple(other for other in around if other in self.proposed.survivors)
         dropped = tuple(other for other in around if other in self.proposed.dropped)
         return SurvivorList(self.stamp, survivors, dropped, self.proposed.total)
 
     def proofs(self) -> dict[PartyId, Message]:
         return {
-            name: self.vote.proof_for(self.stamp, holders_of(self._graph, name))
+            name: self.vote.proof_for(self.stamp, holders_of(self._share_graph, name))
             for name in self.proposed.survivors
         }
 
     def ask_for_shares(self, messages: Mapping[PartyId, Message]) -> list[Event]:
         """Send what makes participants release their shares; from here on the round has one list for ever."""
-        spent = self._context.record.spend(self.stamp, self.proposed.survivors, self._graph.parties)
+        spent = self._context.record.spend(self.stamp, self.proposed.survivors, self._share_graph.parties)
         return [spent, *(Send(name, message) for name, message in messages.items())]
 
     def unproved(self) -> Failed | None:

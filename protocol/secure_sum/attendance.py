@@ -15,13 +15,13 @@ from veilsum.protocol.machines.transitions import Phase
 
 
 class Attendance:
-    """`awaited` are the members that have not left; `settled` those of a sum of this round that may be open."""
+    """`awaited` are the members that have not left; `spent_cohort` those of a sum of this round that may be open."""
 
     def __init__(self, context: ServerContext) -> None:
         self._members = context.session.members
         self._minimum = context.parameters.min_parties
         self.awaited = set(context.session.members)
-        self.settled = context.record.cohort_of(context.stamp.round)
+        self.spent_cohort = context.record.cohort_of(context.stamp.round)
 
     def refusal(self, present: Set[PartyId], phase: Phase) -> Failed | None:
         """Why the attempt cannot go on with these, if so."""
@@ -38,7 +38,7 @@ class Attendance:
         return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail, missing=missing)
 
     def _not_the_same(self, present: Set[PartyId]) -> Failed | None:
-        gone = tuple(sorted((self.settled or frozenset()) - present))
+        gone = tuple(sorted((self.spent_cohort or frozenset()) - present))
         if not gone:
             return None
         detail = (

@@ -73,21 +73,21 @@ class OwnUpload:
         return [*decisions, Send(SERVER, MaskedInput(stamp, vector))]
 
 
-class ReleaseGuard:
+class ShareRecovery:
     """Shares dealt and kept, the one list that we signed, and what is released under it."""
 
     def __init__(
         self,
         context: ParticipantContext,
         stamp: Stamp,
-        graph: Graph,
+        share_graph: Graph,
         mask_graph: Graph,
     ) -> None:
-        """Boxes are bound to `stamp`. Shares travel along `graph`, masks that cancel along `mask_graph`."""
+        """Boxes are bound to `stamp`. Shares travel along `share_graph`, masks that cancel along `mask_graph`."""
         self._context = context
-        self._graph = graph
+        self._share_graph = share_graph
         self._mask_graph = mask_graph
-        self._keeper = ShareKeeper(context, stamp, graph)
+        self._keeper = ShareKeeper(context, stamp, share_graph)
         self._check: SurvivorCheck | None = None
 
     @property
@@ -99,7 +99,7 @@ class ReleaseGuard:
 
     def keep(self, delivered: DeliveredShares, concerned: frozenset[PartyId] | None = None) -> list[Event]:
         """Keep the shares of others. `concerned` are those a list must name, else the ones whose shares we hold."""
-        holders = self._graph.degree(self._context.name) + 1
+        holders = self._share_graph.degree(self._context.name) + 1
         present, needed = len(delivered.boxes) + 1, self._context.parameters.threshold_of(holders)
         if present < needed:
             raise Rejection(
@@ -108,7 +108,11 @@ class ReleaseGuard:
         unusable = self._keeper.accept(delivered.boxes)
         sharers = self._keeper.sharers
         self._check = SurvivorCheck(
-            self._context, self._graph, self._mask_graph, sharers, sharers if concerned is None else concerned
+            self._context,
+            self._share_graph,
+            self._mask_graph,
+            sharers,
+            sharers if concerned is None else concerned,
         )
         return [Warned(f"the share box of {name} does not open") for name in unusable]
 
@@ -128,7 +132,7 @@ class ReleaseGuard:
         """Decide, then send: from here on a sum over this cohort may be open, whether we ever hear of it or not."""
         agreed, stamp = self._checked.agreed, self._context.stamp
         released = self._keeper.release(stamp, agreed.survivors, agreed.dropped)
-        spent = self._context.record.spend(stamp, agreed.survivors, self._graph.parties)
+        spent = self._context.record.spend(stamp, agreed.survivors, self._share_graph.parties)
         return [spent, Send(SERVER, released)]
 
     @property
@@ -143,8 +147,8 @@ class ReleaseGuard:
         return self._check
 
 
-def require_guard(guard: ReleaseGuard | None) -> ReleaseGuard:
+def require_recovery(recovery: ShareRecovery | None) -> ShareRecovery:
     """Refuse what makes sense with recovery only."""
-    if guard is None:
+    if recovery is None:
         raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a survivor list, and nothing can be recovered")
-    return guard
+    return recovery

@@ -67,12 +67,12 @@ def holders_of(graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
 class ShareKeeper:
     """A participant's side of one attempt: deals its shares, keeps those of others, releases one kind each."""
 
-    def __init__(self, context: ParticipantContext, stamp: Stamp, graph: Graph) -> None:
-        """Boxes are bound to `stamp`, shares travel along `graph`."""
+    def __init__(self, context: ParticipantContext, stamp: Stamp, share_graph: Graph) -> None:
+        """Boxes are bound to `stamp`, shares travel along `share_graph`."""
         self._context = context
         self._me = context.name
         self._stamp = stamp
-        self._graph = graph
+        self._share_graph = share_graph
         self._kinds: tuple[ShareKind, ...] = ()
         self._kept: dict[PartyId, dict[ShareKind, bytes]] = {}
         self._released: dict[PartyId, ShareKind] = {}
@@ -88,7 +88,7 @@ class ShareKeeper:
         Everyone deals the same kinds of share, in the same order.
         """
         self._kinds = tuple(secrets)
-        holders = holders_of(self._graph, self._me)
+        holders = holders_of(self._share_graph, self._me)
         threshold = self._context.parameters.threshold_of(len(holders))
         dealt = {
             kind: split(secret, threshold, len(holders), self._context.random)
@@ -107,7 +107,7 @@ class ShareKeeper:
     def accept(self, boxes: Mapping[PartyId, bytes]) -> list[PartyId]:
         """Keep what opens; return the neighbours whose box holds no shares, for a warning."""
         for sender in boxes:
-            if sender not in self._graph.neighbours[self._me]:
+            if sender not in self._share_graph.neighbours[self._me]:
                 raise Rejection(AbortReason.UNKNOWN_PARTY, f"{sender} is not a neighbour of {self._me}")
         unusable = []
         for sender, box in boxes.items():
@@ -147,10 +147,11 @@ class ShareKeeper:
 class ShareCollector:
     """The server's side: gathers released shares and rebuilds one secret for each party of the list."""
 
-    def __init__(self, parameters: Parameters, graph: Graph, wanted: Mapping[PartyId, ShareKind]) -> None:
-        self._graph = graph
+    def __init__(
+        self, parameters: Parameters, share_graph: Graph, wanted: Mapping[PartyId, ShareKind]
+    ) -> None:
         self._wanted = wanted
-        self._holders = {party: holders_of(graph, party) for party in wanted}
+        self._holders = {party: holders_of(share_graph, party) for party in wanted}
         self._thresholds = {
             party: parameters.threshold_of(len(holders)) for party, holders in self._holders.items()
         }

@@ -59,13 +59,13 @@ class SurvivorProof(Message):
     signatures: Mapping[PartyId, bytes]
 
 
-def voters_of(parameters: Parameters, graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
+def voters_of(parameters: Parameters, share_graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
     """Those whose signature counts for the fate of a party: its holders.
 
     Where the threshold comes from protocol/agreed/sizing.py it counts neighbours, so a party's own voice
     is left out.
     """
-    holders = holders_of(graph, party)
+    holders = holders_of(share_graph, party)
     if not parameters.counts_neighbours(len(holders)):
         return holders
     return tuple(name for name in holders if name != party)
@@ -77,17 +77,17 @@ class SurvivorCheck:
     def __init__(
         self,
         context: ParticipantContext,
-        graph: Graph,
+        share_graph: Graph,
         mask_graph: Graph,
         sharers: frozenset[PartyId],
         expected: frozenset[PartyId],
     ) -> None:
-        """Shares travel along `graph`, masks that cancel along `mask_graph`.
+        """Shares travel along `share_graph`, masks that cancel along `mask_graph`.
 
         `sharers` are those whose shares we hold, `expected` those around us that a list must name.
         """
         self._context = context
-        self._graph = graph
+        self._share_graph = share_graph
         self._mask_graph = mask_graph
         self._sharers = sharers
         self._expected = expected
@@ -124,8 +124,10 @@ class SurvivorCheck:
             self._context.roster.verify(name, SURVIVOR_DOMAIN, digest, signature)
         parameters = self._context.parameters
         for party in sorted(self._sharers):
-            signed = sum(voter in proof.signatures for voter in voters_of(parameters, self._graph, party))
-            needed = parameters.threshold_of(self._graph.degree(party) + 1)
+            signed = sum(
+                voter in proof.signatures for voter in voters_of(parameters, self._share_graph, party)
+            )
+            needed = parameters.threshold_of(self._share_graph.degree(party) + 1)
             if signed < needed:
                 raise Rejection(
                     AbortReason.SURVIVOR_LIST,
@@ -140,9 +142,9 @@ class SurvivorCheck:
         if len(set(named)) != len(named):
             raise Rejection(AbortReason.SURVIVOR_LIST, "a party is named twice")
         for name in named:
-            if name not in self._graph.neighbours:
+            if name not in self._share_graph.neighbours:
                 raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} does not take part in this attempt")
-        around = frozenset(holders_of(self._graph, self._context.name))
+        around = frozenset(holders_of(self._share_graph, self._context.name))
         unexpected = (frozenset(named) & around) ^ self._expected
         if unexpected:
             raise Rejection(
@@ -193,13 +195,15 @@ def check_differencing(context: ParticipantContext, cohort: frozenset[PartyId]) 
 class SurvivorVote:
     """The server's side: collects signatures over its list until every party's holders have t."""
 
-    def __init__(self, roster: Roster, parameters: Parameters, graph: Graph, proposed: SurvivorList) -> None:
+    def __init__(
+        self, roster: Roster, parameters: Parameters, share_graph: Graph, proposed: SurvivorList
+    ) -> None:
         self._roster = roster
         self.proposed = proposed
         self._digest = proposed.digest
         named = (*proposed.survivors, *proposed.dropped)
-        self._voters = {party: voters_of(parameters, graph, party) for party in named}
-        self._needed = {party: parameters.threshold_of(graph.degree(party) + 1) for party in named}
+        self._voters = {party: voters_of(parameters, share_graph, party) for party in named}
+        self._needed = {party: parameters.threshold_of(share_graph.degree(party) + 1) for party in named}
         self.signatures: dict[PartyId, bytes] = {}
 
     def add(self, sender: PartyId, message: SurvivorSignature) -> None:

@@ -24,11 +24,11 @@ class MaskedInput(Message):
 
 
 class RunningTotal:
-    """The sum of uploads so far, and whose they are; only parties of `settled` enter it, where that is known."""
+    """The sum of uploads so far, and whose they are; only parties of `spent_cohort` enter it, where that is known."""
 
-    def __init__(self, ring: Ring, length: int, settled: frozenset[PartyId] | None) -> None:
+    def __init__(self, ring: Ring, length: int, spent_cohort: frozenset[PartyId] | None) -> None:
         self._ring = ring
-        self._settled = settled
+        self._spent_cohort = spent_cohort
         self._left_out: set[PartyId] = set()
         self.vector = ring.zeros(length)
         self.parties: set[PartyId] = set()
@@ -45,7 +45,7 @@ class RunningTotal:
             )
         require_absent(sender, self._left_out)
         vector = self.require_vector(upload.vector)
-        if self._settled is None or sender in self._settled:
+        if self._spent_cohort is None or sender in self._spent_cohort:
             add_into(self.vector, vector)
             self.parties.add(sender)
         else:

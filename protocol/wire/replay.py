@@ -35,7 +35,7 @@ class Duplicate(Rejection):
         super().__init__(AbortReason.REPLAY, f"message {sequence} of {sender} was received before")
 
 
-class ReplayGuard:
+class ReplayWindow:
     def __init__(self, window: int = DEFAULT_WINDOW) -> None:
         if not 1 <= window <= LARGEST_WINDOW:
             raise ParameterError([f"replay window must be between 1 and {LARGEST_WINDOW}, not {window}"])

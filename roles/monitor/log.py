@@ -17,9 +17,9 @@ import sys
 from typing import Any, TextIO
 
 from veilsum.protocol.machines.events import (
+    AttemptBegan,
     Event,
     ModelTaken,
-    PhaseEntered,
     RoundCommitted,
     RoundFailed,
     RunFailed,
@@ -61,7 +61,7 @@ class RoleLog:
         match event:
             case SessionBegan():
                 self.say("session_began", session=event.session.hex()[:16], members=list(event.members))
-            case PhaseEntered():
+            case AttemptBegan():
                 self.say("round_began", round=event.round, attempt=event.attempt)
             case RoundCommitted():
                 self.say(

@@ -30,7 +30,7 @@ from veilsum.protocol.wire.envelope import (
 )
 from veilsum.protocol.wire.header import Header
 from veilsum.protocol.wire.messages import Message
-from veilsum.protocol.wire.replay import ReplayGuard
+from veilsum.protocol.wire.replay import ReplayWindow
 
 LIVES_SHIFT = 32
 
@@ -49,7 +49,7 @@ class EnvelopeCodec:
         self._config_hash = config_hash
         self._first = life << LIVES_SHIFT
         self._sent: Counter[PartyId] = Counter()
-        self._guard = ReplayGuard()
+        self._replays = ReplayWindow()
         self._seen_before = dict(seen or {})
         self._seen = dict(self._seen_before)
 
@@ -94,7 +94,7 @@ class EnvelopeCodec:
             raise RemoteProtocolError(identity.name, AbortReason.REPLAY, "our own message came back")
         if header.sequence <= self._seen_before.get(identity.name, -1):
             raise Rejection(AbortReason.REPLAY, f"{identity.name} sent this before we were restarted")
-        self._guard.admit(identity.name, header.sequence, envelope.digest)
+        self._replays.admit(identity.name, header.sequence, envelope.digest)
         self._seen[identity.name] = max(header.sequence, self._seen.get(identity.name, -1))
         return identity.name, message
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from veilsum.protocol.machines.events import (
+    AttemptBegan,
     DecisionMade,
     Event,
     ModelTaken,
-    PhaseEntered,
     RoundCommitted,
     RunFinished,
 )
@@ -50,7 +50,7 @@ class PersistentState:
                 self.rounds_done = event.rounds
                 self.attempt = 0
                 self._hold(event.model)
-            case PhaseEntered():
+            case AttemptBegan():
                 self.attempt = event.attempt + 1
             case DecisionMade():
                 self.attempt = event.decision.attempt + 1

@@ -23,7 +23,7 @@ from veilsum.protocol.schemes import (
     PartyId,
     Rejection,
     ServerContext,
-    Trained,
+    WhenTrained,
     register,
 )
 
@@ -68,7 +68,7 @@ class Metered(Masked):
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
         meter = meter_of(context.equipment)
 
-        def train(then: Trained, now: float) -> list[Event]:
+        def train(then: WhenTrained, now: float) -> list[Event]:
             def upload(result: LocalResult, later: float) -> list[Event]:
                 try:
                     meter.count()

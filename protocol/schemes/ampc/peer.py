@@ -48,7 +48,7 @@ from veilsum.protocol.schemes.ampc.decomposition import (
 from veilsum.protocol.schemes.ampc.exchanged import ExchangedShares
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, ShareVector
 from veilsum.protocol.secure_sum.masking import self_mask_key
-from veilsum.protocol.secure_sum.participant import OwnUpload, ReleaseGuard, fresh_seed, require_guard
+from veilsum.protocol.secure_sum.participant import OwnUpload, ShareRecovery, fresh_seed, require_recovery
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
 
@@ -122,7 +122,7 @@ class AmpcPeer(AttemptMachine):
         self._self_seed = fresh_seed(context)
         self._shares = ExchangedShares(context, self._secrets, self._bound_stamp)
         self._own = OwnUpload(context, self._masked_vector)
-        self._guard: ReleaseGuard | None = None
+        self._recovery: ShareRecovery | None = None
         self._digests: dict[PartyId, ResultDigest] = {}
         self._survivors: tuple[PartyId, ...] = ()
         self._aggregate: RingVector | None = None
@@ -134,8 +134,8 @@ class AmpcPeer(AttemptMachine):
         events: list[Event] = []
         if self._recovers:
             everyone = complete(self._members)
-            self._guard = ReleaseGuard(context, self._bound_stamp, everyone, self._secrets.graph)
-            events.append(self._guard.deal({ShareKind.SELF_MASK: self._self_seed}))
+            self._recovery = ShareRecovery(context, self._bound_stamp, everyone, self._secrets.graph)
+            events.append(self._recovery.deal({ShareKind.SELF_MASK: self._self_seed}))
         else:
             events += check_differencing(context, frozenset(self._members))
             self.move("start", _P.MASKING, self.deadline)
@@ -152,7 +152,7 @@ class AmpcPeer(AttemptMachine):
     def keep_shares(self, sender: PartyId, message: DeliveredShares, now: float) -> list[Event]:
         """Shares were cut for every neighbour of the session: a list must say of every member what became of it."""
         require_from_server(sender)
-        warnings = require_guard(self._guard).keep(message, frozenset(self._members))
+        warnings = require_recovery(self._recovery).keep(message, frozenset(self._members))
         self.move(DeliveredShares, _P.MASKING)
         return warnings + self._upload_when_ready(now)
 
@@ -191,11 +191,11 @@ class AmpcPeer(AttemptMachine):
     @handles(SurvivorList)
     def consider_survivors(self, sender: PartyId, message: SurvivorList, now: float) -> list[Event]:
         require_from_server(sender)
-        guard = require_guard(self._guard)
-        warnings = guard.consider(message)
+        recovery = require_recovery(self._recovery)
+        warnings = recovery.consider(message)
         self.move(SurvivorList, _P.VOTING)
         self._wait(now)
-        return [*warnings, guard.sign()]
+        return [*warnings, recovery.sign()]
 
     @handles(SurvivorProof)
     def believe_survivors(self, sender: PartyId, message: SurvivorProof, now: float) -> list[Event]:
@@ -205,7 +205,7 @@ class AmpcPeer(AttemptMachine):
         that this peer dropped would get all that hides its vector but the self mask, and that from the rest.
         """
         require_from_server(sender)
-        agreed = require_guard(self._guard).believe(message)
+        agreed = require_recovery(self._recovery).believe(message)
         if not agreed.dropped:
             return self._release(SurvivorProof, now)
         self.move(SurvivorProof, _P.REVEALING)
@@ -219,7 +219,7 @@ class AmpcPeer(AttemptMachine):
         return self._release(SeedsComplete, now)
 
     def _release(self, trigger: Trigger, now: float) -> list[Event]:
-        released = require_guard(self._guard).release()
+        released = require_recovery(self._recovery).release()
         self.move(trigger, _P.AWAITING_RESULT)
         self._wait(now)
         return released
@@ -228,7 +228,7 @@ class AmpcPeer(AttemptMachine):
     def take_aggregate(self, sender: PartyId, message: Aggregate, now: float) -> list[Event]:
         require_from_server(sender)
         parameters = self._context.parameters
-        agreed = self._guard.survivors if self._guard is not None else None
+        agreed = self._recovery.survivors if self._recovery is not None else None
         expected = agreed if agreed is not None else self._members
         if message.survivors != expected:
             raise Rejection(AbortReason.SURVIVOR_LIST, "the sum is over another set than we agreed on")

@@ -109,12 +109,12 @@ class AmpcServer(AttemptMachine):
         self._recovers = parameters.recovery is Recovery.SHARES
         self._members = frozenset(members)
         # Self masks are shared among all peers: a thin graph of shares must not make dropouts fatal.
-        self._sharing_graph = complete(members)
-        self._graph = parameters.graph.draw(members, context.session.id)
+        self._share_graph = complete(members)
+        self._mask_graph = parameters.graph.draw(members, context.session.id)
         self._attendance = Attendance(context)
-        self._relay = ShareRelay(self._sharing_graph, self._members)
-        ring, settled = parameters.encoding.ring, self._attendance.settled
-        self._total = RunningTotal(ring, parameters.vector_length, settled)
+        self._relay = ShareRelay(self._share_graph, self._members)
+        ring, spent_cohort = parameters.encoding.ring, self._attendance.spent_cohort
+        self._total = RunningTotal(ring, parameters.vector_length, spent_cohort)
         self._agreement: SurvivorAgreement | None = None
         self._revealed: dict[PartyId, SeedsRevealed] = {}
         self._digests: dict[PartyId, ResultDigest] = {}
@@ -223,7 +223,7 @@ class AmpcServer(AttemptMachine):
         return self._agreement
 
     def _gone_neighbours(self, party: PartyId) -> set[PartyId]:
-        return {name for name in self._graph.neighbours[party] if name not in self._total.parties}
+        return {name for name in self._mask_graph.neighbours[party] if name not in self._total.parties}
 
     def _unrevealed(self) -> set[PartyId]:
         survivors = self._total.parties
@@ -246,11 +246,11 @@ class AmpcServer(AttemptMachine):
         refusal = self._attendance.refusal(uploaded, self.phase)
         if refusal is not None or not self._recovers:
             return refusal or self._unmask()
-        problem = unrecoverable(self._context, self._sharing_graph, self._graph, uploaded, missing)
+        problem = unrecoverable(self._context, self._share_graph, self._mask_graph, uploaded, missing)
         if problem is not None:
             return problem
         proposed = SurvivorList(self.stamp, self._total.survivors, missing, len(uploaded))
-        self._agreement = SurvivorAgreement(self._context, self._sharing_graph, proposed, rebuilds_keys=False)
+        self._agreement = SurvivorAgreement(self._context, self._share_graph, proposed, rebuilds_keys=False)
         return NextPhase(_P.VOTING, self._agreement.propose(), now + self._context.timing.phase_s)
 
     def _prove(self, now: float) -> NextPhase | Failed:

@@ -47,7 +47,7 @@ from veilsum.protocol.schemes.masked.messages import (
 )
 from veilsum.protocol.schemes.masked.payload import MaskedPayload, WholeUpdate
 from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key, self_mask_key
-from veilsum.protocol.secure_sum.participant import OwnUpload, ReleaseGuard, fresh_seed, require_guard
+from veilsum.protocol.secure_sum.participant import OwnUpload, ShareRecovery, fresh_seed, require_recovery
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
 from veilsum.protocol.wire.messages import Message
@@ -135,7 +135,7 @@ class MaskedMember:
         self._self_seed = fresh_seed(context)
         self._round_key = AgreementKey.generate(context.random)
         self._keys: dict[PartyId, bytes] = {}
-        self._guard: ReleaseGuard | None = None
+        self._recovery: ShareRecovery | None = None
         self._own = OwnUpload(context, self._masked_vector)
         self.graph: Graph | None = None
 
@@ -157,14 +157,14 @@ class MaskedMember:
             case CohortKeys():
                 return self._learn_cohort(message, deadline)
             case DeliveredShares():
-                return self._mask(require_guard(self._guard).keep(message), deadline)
+                return self._mask(require_recovery(self._recovery).keep(message), deadline)
             case SurvivorList():
                 return self._consider(message, deadline)
             case _:
                 assert isinstance(message, SurvivorProof)
-                guard = require_guard(self._guard)
-                guard.believe(message)
-                return NextPhase(_P.AWAITING_RESULT, guard.release(), deadline)
+                recovery = require_recovery(self._recovery)
+                recovery.believe(message)
+                return NextPhase(_P.AWAITING_RESULT, recovery.release(), deadline)
 
     def _learn_cohort(self, message: CohortKeys, deadline: float) -> NextPhase:
         context = self._context
@@ -179,9 +179,9 @@ class MaskedMember:
             self._keys, self.graph = keys, graph
             return self._mask(warnings, deadline)
         secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
-        guard = ReleaseGuard(context, self._payload.bound(context.stamp), graph, graph)
-        dealt = guard.deal(secrets)
-        self._keys, self.graph, self._guard = keys, graph, guard
+        recovery = ShareRecovery(context, self._payload.bound(context.stamp), graph, graph)
+        dealt = recovery.deal(secrets)
+        self._keys, self.graph, self._recovery = keys, graph, recovery
         return NextPhase(_P.SHARING, [dealt], deadline)
 
     def _mask(self, warnings: list[Event], deadline: float) -> NextPhase:
@@ -231,7 +231,7 @@ class MaskedMember:
         assert self.graph is not None
         context, stamp = self._context, self._payload.bound(self._context.stamp)
         me, ring = context.name, context.parameters.encoding.ring
-        partners = self.graph.neighbours[me] if self._guard is None else self._guard.sharers - {me}
+        partners = self.graph.neighbours[me] if self._recovery is None else self._recovery.sharers - {me}
         vector = self._payload.encode(trained)
         for term, place in self._payload.mask_terms.items():
             pair_keys = {
@@ -256,11 +256,11 @@ class MaskedMember:
         return self._payload.bound(self._context.stamp).model_hash
 
     def _consider(self, message: SurvivorList, deadline: float) -> NextPhase:
-        guard = require_guard(self._guard)
-        warnings = guard.consider(message)
+        recovery = require_recovery(self._recovery)
+        warnings = recovery.consider(message)
         if self._context.parameters.threat is Threat.LYING:
-            return NextPhase(_P.VOTING, [*warnings, guard.sign()], deadline)
-        return NextPhase(_P.AWAITING_RESULT, [*warnings, *guard.release()], deadline)
+            return NextPhase(_P.VOTING, [*warnings, recovery.sign()], deadline)
+        return NextPhase(_P.AWAITING_RESULT, [*warnings, *recovery.release()], deadline)
 
     def require_agreed(self, phase: Phase, closed: RoundClosed) -> None:
         """A round that is closed with us in it is closed with the set that we agreed on."""
@@ -276,5 +276,5 @@ class MaskedMember:
     def _agreed_set(self, phase: Phase) -> tuple[PartyId, ...] | None:
         """Those whose sum may have been opened with our consent; without recovery, all whose keys we use."""
         if self._recovers:
-            return self._guard.survivors if self._guard is not None else None
+            return self._recovery.survivors if self._recovery is not None else None
         return tuple(sorted(self._keys)) if phase is _P.AWAITING_RESULT else None

@@ -148,7 +148,7 @@ class MaskedRound:
         self._graph: Graph | None = None
         self._relay: ShareRelay | None = None
         ring = context.parameters.encoding.ring
-        self._total = RunningTotal(ring, payload.length, self._attendance.settled)
+        self._total = RunningTotal(ring, payload.length, self._attendance.spent_cohort)
         self._agreement: SurvivorAgreement | None = None
 
     def take(self, phase: Phase, sender: PartyId, message: Message, now: float) -> NextPhase | Failed | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.attempt import ParticipantContext, Trained
+from veilsum.protocol.machines.attempt import ParticipantContext, WhenTrained
 from veilsum.protocol.machines.events import Event, Send, TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.perturbation.contract import Asked, ExchangeReply
@@ -19,7 +19,7 @@ from veilsum.protocol.schemes.perturbed.messages import SoftmaxRequest
 class LocalTerms:
     """Requests the work and hands the terms to `then`; whoever owns it keeps the phases."""
 
-    def __init__(self, context: ParticipantContext, then: Trained) -> None:
+    def __init__(self, context: ParticipantContext, then: WhenTrained) -> None:
         self.equipment: ClientPerturbation = client_equipment(context.equipment)
         self.public: PublicPerturbation | None = None
         self._context = context

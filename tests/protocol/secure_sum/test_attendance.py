@@ -32,12 +32,12 @@ def test_fewer_than_the_minimum_are_refused_with_the_names_of_the_missing(minimu
 
 def test_a_sum_that_may_be_open_is_repeated_by_its_own_parties_only() -> None:
     _, context = opened_session(5, min_parties=2)
-    settled = frozenset(NAMES[:3])
-    context.record.spend(context.stamp, tuple(sorted(settled)), NAMES)
+    spent_cohort = frozenset(NAMES[:3])
+    context.record.spend(context.stamp, tuple(sorted(spent_cohort)), NAMES)
     attendance = Attendance(context)
-    assert attendance.settled == settled
+    assert attendance.spent_cohort == spent_cohort
     for present in (one for one in SETS if len(one) >= 2):
         failed = attendance.refusal(present, PHASE)
-        assert (failed is None) == (settled <= present)
+        assert (failed is None) == (spent_cohort <= present)
         if failed is not None:
             assert failed.reason is AbortReason.DIFFERENCING

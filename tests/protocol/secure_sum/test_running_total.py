@@ -30,8 +30,8 @@ def upload(name: PartyId) -> MaskedInput:
     return MaskedInput(Stamp(), vector_of(name))
 
 
-def total_of(*names: PartyId, settled: frozenset[PartyId] | None = None) -> RunningTotal:
-    total = RunningTotal(RING, LENGTH, settled)
+def total_of(*names: PartyId, spent_cohort: frozenset[PartyId] | None = None) -> RunningTotal:
+    total = RunningTotal(RING, LENGTH, spent_cohort)
     for name in names:
         total.add(name, upload(name), COHORT)
     return total
@@ -62,8 +62,8 @@ BAD_UPLOADS = {
 @pytest.mark.parametrize("defect", BAD_UPLOADS)
 def test_a_refused_upload_changes_nothing(defect: str) -> None:
     sender, vector, reason = BAD_UPLOADS[defect]
-    settled = frozenset(map(PartyId, ("p0", "p1", "p2")))
-    total = total_of(PartyId("p0"), PartyId("p5"), settled=settled)
+    spent_cohort = frozenset(map(PartyId, ("p0", "p1", "p2")))
+    total = total_of(PartyId("p0"), PartyId("p5"), spent_cohort=spent_cohort)
     before = picture(total)
     with refusal(Rejection, reason=reason):
         total.add(sender, MaskedInput(Stamp(), vector), COHORT)
@@ -72,11 +72,11 @@ def test_a_refused_upload_changes_nothing(defect: str) -> None:
 
 @given(st.sets(st.sampled_from(sorted(COHORT))))
 def test_once_a_sum_may_be_open_nobody_else_enters_it_and_nobody_else_is_waited_for(
-    settled: set[PartyId],
+    spent_cohort: set[PartyId],
 ) -> None:
-    total = total_of(*sorted(COHORT), settled=frozenset(settled))
-    assert total.parties == settled
-    assert total.vector.tolist() == total_of(*settled).vector.tolist()
+    total = total_of(*sorted(COHORT), spent_cohort=frozenset(spent_cohort))
+    assert total.parties == spent_cohort
+    assert total.vector.tolist() == total_of(*spent_cohort).vector.tolist()
     assert total.silent(COHORT, COHORT) == frozenset()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.wire.replay import Duplicate, ReplayGuard
+from veilsum.protocol.wire.replay import Duplicate, ReplayWindow
 
 ALICE, BOB = PartyId("alice"), PartyId("bob")
 
@@ -21,52 +21,52 @@ def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def memory(guard: ReplayGuard) -> dict[PartyId, dict[int, bytes]]:
-    return copy.deepcopy(guard._seen)
+def memory(replays: ReplayWindow) -> dict[PartyId, dict[int, bytes]]:
+    return copy.deepcopy(replays._seen)
 
 
 def test_the_same_bytes_again_are_a_duplicate() -> None:
-    guard = ReplayGuard()
-    guard.admit(ALICE, 7, digest("one"))
-    before = memory(guard)
+    replays = ReplayWindow()
+    replays.admit(ALICE, 7, digest("one"))
+    before = memory(replays)
     with pytest.raises(Duplicate) as caught:
-        guard.admit(ALICE, 7, digest("one"))
+        replays.admit(ALICE, 7, digest("one"))
     assert caught.value.reason is AbortReason.REPLAY
-    assert memory(guard) == before
+    assert memory(replays) == before
 
 
 def test_other_bytes_under_the_same_number_are_equivocation_by_the_sender() -> None:
-    guard = ReplayGuard()
-    guard.admit(ALICE, 7, digest("one"))
-    before = memory(guard)
+    replays = ReplayWindow()
+    replays.admit(ALICE, 7, digest("one"))
+    before = memory(replays)
     with pytest.raises(RemoteProtocolError) as caught:
-        guard.admit(ALICE, 7, digest("other"))
+        replays.admit(ALICE, 7, digest("other"))
     assert (caught.value.culprit, caught.value.reason) == ("alice", AbortReason.EQUIVOCATION)
-    assert memory(guard) == before
+    assert memory(replays) == before
 
 
 def test_senders_do_not_share_numbers() -> None:
-    guard = ReplayGuard()
-    guard.admit(ALICE, 0, digest("one"))
-    guard.admit(BOB, 0, digest("two"))
-    assert list(memory(guard)) == [ALICE, BOB]
+    replays = ReplayWindow()
+    replays.admit(ALICE, 0, digest("one"))
+    replays.admit(BOB, 0, digest("two"))
+    assert list(memory(replays)) == [ALICE, BOB]
 
 
 def test_numbers_may_arrive_in_any_order_within_the_window() -> None:
-    guard = ReplayGuard(window=4)
+    replays = ReplayWindow(window=4)
     for sequence in (10, 8, 9, 7):
-        guard.admit(ALICE, sequence, digest(str(sequence)))
+        replays.admit(ALICE, sequence, digest(str(sequence)))
     with refusal(Rejection, 6, ALICE, "older", reason=AbortReason.REPLAY) as caught:
-        guard.admit(ALICE, 6, digest("6"))
+        replays.admit(ALICE, 6, digest("6"))
     assert not isinstance(caught.value, Duplicate)
 
 
 def test_a_forgotten_number_is_never_admitted_again() -> None:
-    guard = ReplayGuard(window=2)
+    replays = ReplayWindow(window=2)
     for sequence in (1, 2, 3):
-        guard.admit(ALICE, sequence, digest(str(sequence)))
+        replays.admit(ALICE, sequence, digest(str(sequence)))
     with pytest.raises(Rejection):
-        guard.admit(ALICE, 1, digest("1"))
+        replays.admit(ALICE, 1, digest("1"))
 
 
 arrivals = st.lists(
@@ -79,11 +79,11 @@ def test_the_guard_agrees_with_a_memory_without_bound(
     received: list[tuple[PartyId, int, str]], window: int
 ) -> None:
     """What is admitted is new; equivocation is raised only when there is one; memory holds one window."""
-    guard, everything = ReplayGuard(window), {}
+    replays, everything = ReplayWindow(window), {}
     for sender, sequence, text in received:
         known = everything.get((sender, sequence))
         try:
-            guard.admit(sender, sequence, digest(text))
+            replays.admit(sender, sequence, digest(text))
         except RemoteProtocolError:
             assert known not in (None, text)
         except Duplicate:
@@ -93,10 +93,10 @@ def test_the_guard_agrees_with_a_memory_without_bound(
         else:
             assert known is None
             everything[sender, sequence] = text
-    assert all(len(seen) <= window for seen in memory(guard).values())
+    assert all(len(seen) <= window for seen in memory(replays).values())
 
 
 @pytest.mark.parametrize("window", [0, -1, 4097])
 def test_a_window_is_positive_and_bounded(window: int) -> None:
     with pytest.raises(ParameterError, match="replay window"):
-        ReplayGuard(window)
+        ReplayWindow(window)
