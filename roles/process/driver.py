@@ -55,7 +55,7 @@ Feed: TypeAlias = Callable[[float], Iterator[Action]]
 T = TypeVar("T")
 
 
-class Keeper(Protocol):
+class Checkpoints(Protocol):
     """Whoever makes a state durable."""
 
     def save(self, state: PersistentState, seen: Mapping[PartyId, int]) -> None: ...
@@ -78,8 +78,8 @@ class Driver:
     machine: Machine
     codec: EnvelopeCodec
     transport: Transport
-    persistent: PersistentState
-    keeper: Keeper
+    state: PersistentState
+    checkpoints: Checkpoints
     executor: Executor
     disk: Executor
     log: RoleLog
@@ -94,7 +94,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.tally = Tally()
-        self._pump = Pump(self.machine, self.persistent)
+        self._pump = Pump(self.machine, self.state)
         self._inbox: asyncio.Queue[Feed] = asyncio.Queue(MOST_WAITING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
@@ -192,7 +192,7 @@ class Driver:
                     self._begin(self._train(action))
 
     async def _keep(self, state: PersistentState) -> None:
-        save = partial(self.keeper.save, state, dict(self.codec.seen))
+        save = partial(self.checkpoints.save, state, dict(self.codec.seen))
         await asyncio.get_running_loop().run_in_executor(self.disk, save)
 
     async def _tell(self, event: Event) -> None:

@@ -84,29 +84,31 @@ def run_role(role: Role, options: RoleOptions, open_transport: TransportFactory 
         open_transport = transport_over_broker(context.loaded, context.key_folder)
     log = RoleLog(context.name, options.log_format)
     log.take_over_logging()
-    state = StateFolder(
+    checkpoints = StateFolder(
         options.state or state_folder(context.loaded.folder, context.name),
         context.name,
         context.loaded.config.agreed_digest,
     )
-    state.acquire()
+    checkpoints.acquire()
     try:
-        return _run(context, state, log, open_transport)
+        return _run(context, checkpoints, log, open_transport)
     finally:
-        state.release()
+        checkpoints.release()
 
 
-def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport: TransportFactory) -> int:
+def _run(
+    context: RoleContext, checkpoints: StateFolder, log: RoleLog, open_transport: TransportFactory
+) -> int:
     options = context.options
-    learner = None if context.name == SERVER else make_party_learner(context, state.folder)
+    learner = None if context.name == SERVER else make_party_learner(context, checkpoints.folder)
     saved = None
-    if state.exists() and not options.fresh:
+    if checkpoints.exists() and not options.fresh:
         if not options.resume:
             raise ParameterError(
-                [f"{state.folder} holds an earlier run: --resume goes on from it, --fresh forgets it"]
+                [f"{checkpoints.folder} holds an earlier run: --resume goes on from it, --fresh forgets it"]
             )
         try:
-            saved = state.load()
+            saved = checkpoints.load()
         except CheckpointError as refusal:
             raise ParameterError([str(refusal)]) from refusal
         unused = (
@@ -116,16 +118,16 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
         )
         for text in (*saved.passed_over, *unused):
             log.say("warning", text=text)
-    persistent = saved.state if saved is not None else PersistentState(0, None)
-    first = persistent.model if persistent.model is not None else initial_model(context, learner)
+    state = saved.state if saved is not None else PersistentState(0, None)
+    first = state.model if state.model is not None else initial_model(context, learner)
     scheme = context.loaded.config.load_scheme()
     rules = rules_of(context.loaded.config, context.loaded.roster, len(first))
     if holds_model(scheme, context.name):
-        persistent.model = first
-    persistent.life = state.next_life
+        state.model = first
+    state.life = checkpoints.next_life
     seen = saved.seen if saved is not None else {}
-    state.save(persistent, seen)
-    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, persistent.life, seen)
+    checkpoints.save(state, seen)
+    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, state.life, seen)
     equipment = make_equipment(context, rules.parameters, learner)
     warnings = (
         *scheme.warnings(rules.parameters),
@@ -135,13 +137,13 @@ def _run(context: RoleContext, state: StateFolder, log: RoleLog, open_transport:
     for text in warnings:
         log.say("warning", text=text)
     optimizer = make_optimizer(context)
-    recording = begin_recording(context, rules, learner, first if persistent.rounds_done == 0 else None, log)
+    recording = begin_recording(context, rules, learner, first if state.rounds_done == 0 else None, log)
     process = RoleProcess(
         context=context,
         scheme=scheme,
         rules=rules,
-        persistent=persistent,
         state=state,
+        checkpoints=checkpoints,
         codec=codec,
         learner=learner,
         log=log,
@@ -160,8 +162,8 @@ class RoleProcess:
     context: RoleContext
     scheme: Scheme
     rules: MachineRules
-    persistent: PersistentState
-    state: StateFolder
+    state: PersistentState
+    checkpoints: StateFolder
     codec: EnvelopeCodec
     learner: Learner | None
     log: RoleLog
@@ -178,7 +180,7 @@ class RoleProcess:
             ended = asyncio.run(self._take_part(work, disk))
             code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
         except Stopped:
-            self.log.say("stopped", rounds_done=self.persistent.rounds_done)
+            self.log.say("stopped", rounds_done=self.state.rounds_done)
             code = EXIT_STOPPED
         except (TransportError, LocalProtocolError) as error:
             self._tell_failure(error)
@@ -201,9 +203,9 @@ class RoleProcess:
             transport = self._transport()
             self.log.say(
                 "started",
-                round=self.persistent.rounds_done,
+                round=self.state.rounds_done,
                 rounds=self.rules.rounds,
-                life=self.persistent.life,
+                life=self.state.life,
             )
             async with transport:
                 return await self._drive(transport, work, disk)
@@ -227,10 +229,10 @@ class RoleProcess:
     async def _drive(self, transport: RoleTransport, work: Executor, disk: Executor) -> Ended:
         timing = self.rules.timing
         random = require_real_entropy(system_entropy)
-        context, state = self.context, self.persistent
-        step = step_of(context.loaded.config, context.name, state, self.optimizer)
+        context = self.context
+        step = step_of(context.loaded.config, context.name, self.state, self.optimizer)
         parts = RoleParts(context.identity, random, step.apply, self.equipment)
-        machine = make_machine(self.scheme, self.rules, parts, state)
+        machine = make_machine(self.scheme, self.rules, parts, self.state)
         if self.recording is not None:
             self.recording.hear_secrets(self.context.name, self.equipment)
         driver = Driver(
@@ -238,8 +240,8 @@ class RoleProcess:
             machine=machine,
             codec=self.codec,
             transport=transport,
-            persistent=self.persistent,
-            keeper=self.state,
+            state=self.state,
+            checkpoints=self.checkpoints,
             executor=work,
             disk=disk,
             log=self.log,
@@ -271,11 +273,11 @@ class RoleProcess:
             status = Status(
                 party=identity.name,
                 role=identity.role.value,
-                life=self.persistent.life,
+                life=self.state.life,
                 number=number,
-                round=self.persistent.rounds_done,
+                round=self.state.rounds_done,
                 rounds=self.rules.rounds,
-                attempt=max(0, self.persistent.attempt - 1),
+                attempt=max(0, self.state.attempt - 1),
                 phase="training" if tally.training else driver.machine.phase.value,
                 sent_bytes=tally.sent_bytes,
                 received_bytes=tally.received_bytes,
