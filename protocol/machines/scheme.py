@@ -60,10 +60,10 @@ class Scheme(ABC):
     learns: ClassVar[Mapping[str, str]]
     """Role -> what it may learn, in words; shown by `veilsum simulate` and checked by the audit."""
 
-    drop_points: ClassVar[Mapping[str, type[Message]]]
+    drop_points: ClassVar[Mapping[str, type[Message]]] = {}
     """Phase name -> the participant's message that ends it; `--drop 1@upload` loses a party right before it."""
 
-    machines: ClassVar[Mapping[str, type[AttemptMachine]]]
+    machines: ClassVar[Mapping[str, type[AttemptMachine]]] = {}
     """Machine name -> class, for the generated diagrams and the exhaustive tests."""
 
     options: ClassVar[tuple[str, ...]] = ()

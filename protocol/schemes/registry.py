@@ -9,6 +9,7 @@ Implements specs/schemes.md, section 2.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TypeVar
 
 from veilsum.protocol.errors import ParameterError
@@ -63,8 +64,12 @@ def _require_name(cls: type[Scheme]) -> None:
 
 def _make(cls: type[Scheme]) -> Scheme:
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    missing += [] if isinstance(getattr(cls, "learns", None), Mapping) else ["learns"]
     if missing:
         raise ParameterError([f"scheme {_home_of(cls)} lacks {', '.join(missing)}: give it each of them"])
+    options: object = cls.options
+    if isinstance(options, str):
+        raise ParameterError([f"scheme {_home_of(cls)} has a text as options: write ({options!r},)"])
     try:
         return cls()
     except Exception as error:

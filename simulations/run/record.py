@@ -138,6 +138,7 @@ class Recorder(RunObserver):
     def _remember(self, now: float, event: RoundCommitted) -> None:
         assert event.model is not None
         federation = self.federation
+        self._require_possible(event)
         updates = {name: self._updates[event.round, name] for name in event.members}
         first_learner = next(iter(federation.learners.values()))
         error, exact = self._compare(event, updates)
@@ -169,6 +170,18 @@ class Recorder(RunObserver):
         self._counted = (self.bytes_up, self.bytes_down)
         self._updates = {key: update for key, update in self._updates.items() if key[0] > event.round}
 
+    def _require_possible(self, event: RoundCommitted) -> None:
+        """A model of the agreed length, made of updates that were there."""
+        absent = [name for name in event.members if (event.round, name) not in self._updates]
+        if absent:
+            raise InvariantViolated("I1", f"round {event.round} counts {absent[0]}, who gave no update")
+        assert event.model is not None
+        length, agreed = len(event.model), self.federation.parameters.dimension
+        if length != agreed:
+            raise InvariantViolated(
+                "I1", f"the model of round {event.round} has {length} values, not {agreed}"
+            )
+
     def _compare(
         self, event: RoundCommitted, updates: dict[PartyId, LocalUpdate]
     ) -> tuple[float, bool | None]:
@@ -185,7 +198,12 @@ class Recorder(RunObserver):
         encoding = self.federation.parameters.encoding
         total = encoding.ring.zeros(len(event.total))
         for update in updates.values():
-            add_into(total, encoding.encode(update.payload, update.samples))
+            encoded = encoding.encode(update.payload, update.samples)
+            if len(encoded) != len(total):
+                raise InvariantViolated(
+                    "I1", f"the sum of round {event.round} has {len(total)} words, not {len(encoded)}"
+                )
+            add_into(total, encoded)
         if not np.array_equal(total, event.total):
             raise InvariantViolated(
                 "I1", f"the sum of round {event.round} is not the sum of its members' inputs"

@@ -4,6 +4,7 @@ hides nothing."""
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK
 from veilsum.protocol import schemes
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
-from veilsum.protocol.schemes import Carried
+from veilsum.protocol.schemes import Carried, Committed
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
@@ -30,6 +31,7 @@ from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.runner import run_requests
 from veilsum.simulations.audit.scales import find_scale
+from veilsum.simulations.run.invariants import InvariantViolated
 from veilsum.simulations.run.simulate import simulate
 from veilsum.simulations.testing import rounds_under_faults
 
@@ -315,6 +317,37 @@ def test_a_server_of_which_the_scheme_tells_no_sum_is_said_to_form_no_model(
     assert telling["server"].startswith(f"{learns['server']}; test ")
     assert silent["server"] == learns["server"]
     assert silent["peer"] == telling["peer"] != learns["peer"]
+
+
+@pytest.mark.parametrize("body", ["learns = None", 'options = ("speed")'])
+def test_a_scheme_that_does_not_say_what_is_learned_or_has_a_text_as_options_is_refused(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"unsaid_{body.partition(' ')[0]}"
+    (tmp_path / f"{name}.py").write_text(TAKEN.format(base="Masked", body=f'name = "{name}"; {body}'))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ParameterError):
+        config_of(f"{name}:Masked").load_scheme()
+
+
+WRONG_OUTCOMES = {
+    "a member who gave nothing": {"members": ("p1", "p2", "p3", "p4")},
+    "a model of another length": {"model": np.zeros(2, dtype=np.float32)},
+    "a sum of another length": {"total": np.zeros(3, dtype=np.uint64)},
+}
+
+
+@pytest.mark.parametrize("changes", WRONG_OUTCOMES.values(), ids=WRONG_OUTCOMES)
+def test_an_outcome_that_cannot_be_ends_a_simulation_by_the_invariant_of_sums(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def committed(*args: Any) -> Committed:
+        return dataclasses.replace(Committed(*args), **changes)
+
+    monkeypatch.setattr(open_mean, "Committed", committed)
+    with pytest.raises(InvariantViolated) as caught:
+        simulate(config_of(OPEN_MEAN, task="vectors:9"))
+    assert caught.value.name == "I1"
 
 
 @pytest.mark.parametrize(
