@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from veilsum.protocol.errors import ProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.machines.events import Event, TrainingRequested
 from veilsum.protocol.numbers.model import LocalResult, Model
 
@@ -45,7 +45,7 @@ class LocalTraining:
             TrainingRequested(
                 which[0],
                 model,
-                lambda result, later: self._finished(which, result, later),
+                lambda result, later: self._finished(which, len(model), result, later),
                 lambda error, later: self._gave_up(which, error, later),
             )
         ]
@@ -54,9 +54,12 @@ class LocalTraining:
         """The round is over: neither its result nor a result that is still out is of use."""
         self._done = self._out = self._then = self._failed = None
 
-    def _finished(self, which: Which, result: LocalResult, now: float) -> list[Event]:
+    def _finished(self, which: Which, length: int, result: LocalResult, now: float) -> list[Event]:
         if self._out != which:
             return []
+        if len(result.payload) != length:
+            told = f"training gave {len(result.payload)} values for a model of {length}: correct learner or defence"
+            return self._gave_up(which, LocalProtocolError(told), now)
         then, self._done, self._out = self._then, (which, result), None
         return then(result, now) if then is not None else []
 

@@ -288,6 +288,10 @@ class Simulation:
         if isinstance(outcome, ProtocolError):
             self._perform(node, node.pump.drain(request.failed(outcome, self.now)))
             return
+        if not isinstance(outcome, LocalUpdate):
+            raise LocalProtocolError(
+                f"{type(self.engine).__name__}.submit gave {outcome!r:.60} for {node.name}, not a LocalUpdate"
+            )
         with self._aside():
             self.observer.trained(self.now, node.name, request.round, outcome)
         result = LocalResult(outcome.payload, outcome.samples)

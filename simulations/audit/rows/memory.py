@@ -11,6 +11,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import replace
 
+from veilsum.protocol.errors import LocalProtocolError
 from veilsum.simulations.attacks.attack import Attack, GradientInversion
 from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target
@@ -26,10 +27,22 @@ def inverted(attack: Attack, target: Target, budget: Budget, seed: int) -> Recon
         raise AttackDoesNotFit(f"{attack.name} does not invert single gradients")
     key = _key(f"{type(attack).__module__}.{type(attack).__qualname__} {attack.name}", target, budget, seed)
     if key not in _made:
-        _made[key] = attack.invert(target, budget, seed)
+        _made[key] = _require_images(attack.name, attack.invert(target, budget, seed))
         if len(_made) > _MOST:
             _made.popitem(last=False)
     return replace(_made[key], target=target)
+
+
+def _require_images(attack: str, found: object) -> Reconstruction:
+    """What an attack of whatever author gave, if it is as many images as stand behind its target."""
+    if not isinstance(found, Reconstruction):
+        raise LocalProtocolError(f"{attack} gave {found!r:.60}, not a Reconstruction: correct it")
+    wanted = (found.target.batch, *found.target.facts.input_shape)
+    if found.images.shape != wanted:
+        raise LocalProtocolError(
+            f"{attack} gave images of shape {found.images.shape}, not {wanted}: correct it"
+        )
+    return found
 
 
 def _key(attack: str, target: Target, budget: Budget, seed: int) -> bytes:

@@ -59,3 +59,12 @@ def test_a_result_of_a_round_that_is_over_reaches_nobody() -> None:
     assert late.then(RESULT, 1.0) == []
     assert late.failed(LocalProtocolError("late"), 1.0) == []
     assert request.then(RESULT, 2.0) == heard("second round")
+
+
+def test_a_result_of_another_length_than_the_model_is_a_failure_of_the_party_itself() -> None:
+    training = LocalTraining()
+    request = request_in(ask(training, "attempt"))
+    (told,) = request.then(LocalResult(RESULT.payload[:2], 7), 1.0)
+    assert isinstance(told, Warned)
+    assert told.text.startswith("attempt: training gave 2 values")
+    request_in(ask(training, "next attempt"))

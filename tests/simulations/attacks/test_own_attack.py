@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from veilsum.protocol.errors import ParameterError
+from tests.examples.own_attack import LoudestRow
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.cli import main as cli
+from veilsum.simulations.attacks.budget import Budget
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.dlg import Idlg
+from veilsum.simulations.attacks.gradient.matching import Reconstruction
+from veilsum.simulations.attacks.gradient.targets import Target
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.attacks.registry import find_attack
 from veilsum.simulations.audit.experiments import rows_of
@@ -88,3 +92,19 @@ def test_an_attack_knows_nothing_of_the_audit() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("found", [None, "flat images"])
+def test_an_inversion_that_gives_no_images_of_the_right_shape_is_refused(
+    found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = LoudestRow.invert
+
+    def careless(self: LoudestRow, target: Target, budget: Budget, seed: int) -> Reconstruction | None:
+        right = published(self, target, budget, seed)
+        return None if found is None else replace(right, images=right.images.reshape(target.batch, -1))
+
+    monkeypatch.setattr(LoudestRow, "invert", careless)
+    with pytest.raises(LocalProtocolError) as caught:
+        list(rows_of(Request("plain", "server", ROW, SMOKE, parties=3, seed=31), Steps()))
+    assert "loudest-row" in str(caught.value)

@@ -41,3 +41,17 @@ def test_a_party_whose_training_fails_withdraws_and_the_others_go_on() -> None:
     result = simulate(config, engine=Refusing())
     others = tuple(name for name in config.parties if name != "p1")
     assert [one.members for one in result.rounds] == [others, others]
+
+
+class Forgetful(InlineEngine):
+    """Trains, and returns nothing."""
+
+    def submit(self, training: Training) -> LocalUpdate:
+        super().submit(training)
+        return None  # type: ignore[return-value]  # what a careless author does
+
+
+def test_an_engine_that_returns_no_update_is_refused_by_its_name() -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        simulate(small("masked"), engine=Forgetful())
+    assert "Forgetful.submit" in str(caught.value)
