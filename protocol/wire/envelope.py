@@ -100,7 +100,7 @@ class Envelope:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """What the signature covers; also the identity of the message for the replay guard."""
+        """What the signature covers; also the identity of the message for the replay window."""
         return hashlib.sha256(self.header.encode() + self.body.digest).digest()
 
 

@@ -10,7 +10,7 @@ Admit a message only after its signature has been verified, otherwise anyone cou
 honest party. A jump to a huge number harms only the sender that makes it. Memory is bounded by the
 number of roster members times the window.
 
-A guard serves one life of a process, over all its sessions: numbers go on growing from session to session. What
+A window serves one life of a process, over all its sessions: numbers go on growing from session to session. What
 must survive a restart is only the highest number seen of each sender. Roles keep it with the checkpoint and refuse
 everything up to it; a process without it would accept every recorded message again.
 
