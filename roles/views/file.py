@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.secret import Secret
-from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
+from veilsum.protocol.schemes import find_scheme
 from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.federation.private_files import replace_private_file
@@ -73,7 +74,9 @@ def load_view(path: Path) -> View:
     try:
         with np.load(io.BytesIO(_content(path)), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        return _view(json.loads(arrays.pop(_TABLE).tobytes()), arrays)
+        table = json.loads(arrays.pop(_TABLE).tobytes())
+        _require_scheme(path, table["facts"][0]["scheme"])
+        return _view(table, arrays)
     except BadViewFile:
         raise
     except (
@@ -86,6 +89,16 @@ def load_view(path: Path) -> View:
         zipfile.BadZipFile,
     ) as error:
         raise BadViewFile(f"{path} is not a recorded view: {error}") from error
+
+
+def _require_scheme(path: Path, name: str) -> None:
+    """A file does not choose what is imported: a scheme from outside is loaded because its user named it."""
+    try:
+        find_scheme(name)
+    except ParameterError as unknown:
+        raise BadViewFile(
+            f"{path} was recorded under {name}, which is not loaded: name it with --scheme"
+        ) from unknown
 
 
 def _first_line(content: bytes) -> bytes:

@@ -240,6 +240,18 @@ def test_an_example_is_launched_over_mqtt_from_the_folder_it_lies_in(
         assert figures["model_sha256"] == in_memory["model_sha256"]
 
 
+def test_a_recorded_view_of_an_example_is_attacked_by_whoever_names_its_scheme(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "open_mean.py", tmp_path)
+    words = "audit run --scheme open_mean:OpenMean --attack idlg --scale smoke --json out.json"
+    attack = words.split()
+    run(tmp_path, *attack, "--model", "mlp2:16", "--save-view", "server.view")
+    run(tmp_path, *attack, "--view", "server.view")
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert len([row for row in rows if row["row"] == "attack" and "one upload" in row["target"]]) == 4
+    with pytest.raises(AssertionError, match="open_mean:OpenMean"):
+        run(tmp_path, "audit", "run", "--view", "server.view", "--attack", "idlg")
+
+
 def run(folder: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "veilsum", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)

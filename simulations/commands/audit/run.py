@@ -114,10 +114,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attack_recorded(args: argparse.Namespace, request: Request) -> int:
+    from veilsum.roles.config.schemes import load_scheme
     from veilsum.roles.views.file import load_view
     from veilsum.roles.views.view import pool
     from veilsum.simulations.audit.recorded import attack_view
 
+    load_scheme(args.scheme)  # Messages of a scheme from outside can be read once its module is loaded.
     views = [load_view(path) for path in args.view]
     outcome = attack_view(views[0] if len(views) == 1 else pool(views), request)
     names = ", ".join(path.name for path in args.view)
