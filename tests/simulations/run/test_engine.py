@@ -43,7 +43,7 @@ def test_a_party_whose_training_fails_withdraws_and_the_others_go_on() -> None:
     assert [one.members for one in result.rounds] == [others, others]
 
 
-class Forgetful(InlineEngine):
+class Resultless(InlineEngine):
     """Trains, and returns nothing."""
 
     def submit(self, training: Training) -> LocalUpdate:
@@ -53,5 +53,5 @@ class Forgetful(InlineEngine):
 
 def test_an_engine_that_returns_no_update_is_refused_by_its_name() -> None:
     with pytest.raises(LocalProtocolError) as caught:
-        simulate(small("masked"), engine=Forgetful())
-    assert "Forgetful.submit" in str(caught.value)
+        simulate(small("masked"), engine=Resultless())
+    assert "Resultless.submit" in str(caught.value)
