@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.crypto.boxes import open_box, seal_box
-from veilsum.protocol.crypto.kdf import Purpose
+from veilsum.protocol.crypto.kdf import Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.shamir import SHARE_BYTES, Combiner, WrongShare, split
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
@@ -73,6 +73,10 @@ class ShareKeeper:
         self._me = context.name
         self._stamp = stamp
         self._share_graph = share_graph
+        self._agreed = {
+            other: context.box_key.agree(context.session.box_key_of(other))
+            for other in share_graph.neighbours_of(context.name)
+        }
         self._kinds: tuple[ShareKind, ...] = ()
         self._kept: dict[PartyId, dict[ShareKind, bytes]] = {}
         self._released: dict[PartyId, ShareKind] = {}
@@ -107,7 +111,7 @@ class ShareKeeper:
     def accept(self, boxes: Mapping[PartyId, bytes]) -> list[PartyId]:
         """Keep what opens; return the neighbours whose box holds no shares, for a warning."""
         for sender in boxes:
-            if sender not in self._share_graph.neighbours[self._me]:
+            if sender not in self._agreed:
                 raise Rejection(AbortReason.UNKNOWN_PARTY, f"{sender} is not a neighbour of {self._me}")
         unusable = []
         for sender, box in boxes.items():
@@ -141,7 +145,8 @@ class ShareKeeper:
         return ReleasedShares(stamp, shares[ShareKind.SELF_MASK], shares[ShareKind.MASKING_KEY])
 
     def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
-        return self._context.box_secret(Purpose.SHARE_BOX, self._stamp, sender, receiver)
+        agreed = self._agreed[receiver if sender == self._me else sender]
+        return derive_key(agreed, Purpose.SHARE_BOX, self._stamp.key_context(sender, receiver))
 
 
 class ShareCollector:
