@@ -5,9 +5,12 @@ Implements specs/schemes.md, section 2.
 
 from __future__ import annotations
 
+import difflib
+
+from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.schemes.registry import find_scheme, register
-from veilsum.roles.config.user_code import load_named
+from veilsum.roles.config.user_code import UserCode, load_named
 
 
 def load_scheme(text: str) -> Scheme:
@@ -21,4 +24,17 @@ def load_scheme(text: str) -> Scheme:
     named = code.value()
     if isinstance(named, type) and issubclass(named, Scheme):
         return find_scheme(register(named).name)
-    return find_scheme(text)
+    try:
+        return find_scheme(text)
+    except ParameterError as error:
+        raise ParameterError([_nothing_there(text, code)]) from error
+
+
+def _nothing_there(text: str, code: UserCode) -> str:
+    module = code.module
+    classes = [
+        name for name, one in vars(module).items() if isinstance(one, type) and issubclass(one, Scheme)
+    ]
+    near = difflib.get_close_matches(code.name, classes, n=1)
+    remedy = f"did you mean {near[0]}?" if near else "name the class, or the name that it is registered under"
+    return f"scheme {text!r}: {module.__name__} has no class {code.name} that extends Scheme; {remedy}"

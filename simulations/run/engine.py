@@ -1,8 +1,9 @@
 """Where the parties of a simulation train: one class with `submit(training) -> result`.
 
-An engine may train wherever it likes: inline (the default), in threads, in other processes. It returns the update, or
-a future of it. Training takes no virtual time: futures are collected in the order in which they were submitted before
-virtual time goes on, so that a run does not depend on which of them is done first (specs/engines.md).
+An engine may train inline (the default) or in threads, but in this process: a learner keeps its defence's account and
+private state from round to round, which a copy elsewhere would lose. It returns the update, or a future of it. Training
+takes no virtual time: futures are collected in the order in which they were submitted before virtual time goes on, so
+that a run does not depend on which of them is done first (specs/engines.md).
 """
 
 from __future__ import annotations

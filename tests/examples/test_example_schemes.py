@@ -20,6 +20,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.examples import ballot, bounded, metered, open_mean
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK
+from tests.support.refusals import refusal
 from veilsum.protocol import schemes
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
 from veilsum.protocol.schemes import Carried, Committed
@@ -79,6 +80,14 @@ def test_what_the_page_about_schemes_calls_is_imported_from_the_schemes() -> Non
 def test_a_class_and_the_name_it_is_registered_under_are_the_same_scheme() -> None:
     assert config_of(BALLOT).load_scheme() is config_of("tests.examples.ballot:ballot").load_scheme()
     assert config_of(BOUNDED).load_scheme() is find_scheme("bounded")
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("Balot", "Ballot"), ("Vote", "extends"), ("x", "registered")])
+def test_a_name_that_is_no_scheme_of_its_module_is_refused_with_the_nearest_class(
+    name: str, remedy: str
+) -> None:
+    with refusal(ParameterError, f"tests.examples.ballot:{name}", "tests.examples.ballot", remedy):
+        config_of(f"tests.examples.ballot:{name}").load_scheme()
 
 
 def test_a_masking_example_opens_the_sum_that_masked_opens() -> None:
