@@ -69,7 +69,7 @@ class Learner(Protocol):
     def initial_model(self) -> FloatVector:
         """The model of round 0: the same bytes at every party built from the same seed."""
 
-    def train(self, model: FloatVector, round: int) -> LocalUpdate:  # noqa: A002 - the protocol's own word
+    def train(self, model: FloatVector, round: int) -> LocalUpdate:
         """Work on the party's data, starting from `model`; the same arguments give the same bytes."""
 
     def evaluate(self, model: FloatVector) -> dict[str, float]:

@@ -32,7 +32,7 @@ class StepOptimizer(Protocol):
         self,
         model: Model,
         mean: NDArray[np.float64],
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
         memory: bytes,
     ) -> tuple[Model, bytes]: ...
 

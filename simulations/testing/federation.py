@@ -49,7 +49,7 @@ class MarkedLearner:
     dimension: int
     max_weight: int = MAX_WEIGHT
 
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
         digest = hashlib.sha256(f"{party}/{round}".encode()).digest()
         payload = np.random.default_rng(list(digest)).uniform(-CLIP, CLIP, self.dimension).astype(np.float32)
         payload[: len(self.parties)] = 0

@@ -38,8 +38,7 @@ SECRET = 3.0
 class TableLearner(Protocol):
     """The local work of all parties of a table: a pure function, so that a repeated attempt repeats it."""
 
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
-        ...
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class _Shape:
 
 @dataclass(frozen=True)
 class TableServerPerturbation(_Shape):
-    def perturb(self, model: Model, round: int, random: RandomBytes) -> TablePerturbation:  # noqa: A002 - the protocol's own word
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> TablePerturbation:
         public = PublicPerturbation(
             key_id=require_random(random, KEY_ID_BYTES),
             plan_digest=bytes(32),
@@ -102,7 +101,7 @@ class TableClientPerturbation(_Shape):
                 AbortReason.WRONG_CONFIG, "the perturbation is of another kind than was agreed on"
             )
 
-    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:
         numbers = np.arange(SAMPLES, dtype="<f8")
         return Asked(ExchangeRequest(public.key_id, numbers, numbers), kept=self.party)
 
@@ -110,7 +109,7 @@ class TableClientPerturbation(_Shape):
         self,
         model: Model,
         public: PublicPerturbation,
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
         asked: Asked | None,
         reply: ExchangeReply | None,
     ) -> LocalResult:

@@ -52,7 +52,7 @@ class ServerPerturbation(Protocol):
     @property
     def asks(self) -> bool: ...
 
-    def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:  # noqa: A002 - the protocol's own word
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:
         """Draw the perturbation of one attempt."""
 
     def protected_model(self, model: Model, random: RandomBytes) -> Model:
@@ -72,14 +72,14 @@ class ClientPerturbation(Protocol):
     def require_public(self, public: PublicPerturbation) -> None:
         """Refuse a perturbation that does not fit the agreed settings or our own model; light."""
 
-    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:
         """The first half of the local work, where the server must be asked."""
 
     def compute(
         self,
         model: Model,
         public: PublicPerturbation,
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
         asked: Asked | None,
         reply: ExchangeReply | None,
     ) -> LocalResult:

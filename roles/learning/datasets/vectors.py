@@ -44,7 +44,7 @@ class VectorLearner:
     def initial_model(self) -> FloatVector:
         return np.zeros(self._dimension, dtype=np.float32)
 
-    def train(self, model: FloatVector, round: int) -> LocalUpdate:  # noqa: A002 - the protocol's own word
+    def train(self, model: FloatVector, round: int) -> LocalUpdate:
         require_float_vector(model, "model")
         if model.size != self._dimension:
             raise LocalProtocolError(

@@ -41,7 +41,7 @@ class KeepingLearner:
     def initial_model(self) -> FloatVector:
         return self._learner.initial_model()
 
-    def train(self, model: FloatVector, round: int) -> LocalUpdate:  # noqa: A002 - the protocol's own word
+    def train(self, model: FloatVector, round: int) -> LocalUpdate:
         update = self._learner.train(model, round)
         self._keep()
         return update

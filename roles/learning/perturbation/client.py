@@ -68,7 +68,7 @@ class PerturbedLearner(TorchLearner):
                 f"{public.groups} groups of outputs, {settings.groups} were agreed on",
             )
 
-    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:  # noqa: A002 - the protocol's own word
+    def ask(self, model: Model, public: PublicPerturbation, round: int, random: RandomBytes) -> Asked:
         kept: list[_Piece] = []
         keep_forward = self._feed.fits_one_chunk(self._gradient_positions(round))
         with self._training_module(model, round) as module:
@@ -85,7 +85,7 @@ class PerturbedLearner(TorchLearner):
         self,
         model: Model,
         public: PublicPerturbation,
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
         asked: Asked | None,
         reply: ExchangeReply | None,
     ) -> LocalResult:
@@ -101,7 +101,7 @@ class PerturbedLearner(TorchLearner):
         return LocalResult(payload, self.samples, float(payload[self._traced.plan.size]))
 
     @contextmanager
-    def _training_module(self, model: Model, round: int) -> Iterator[nn.Module]:  # noqa: A002 - the protocol's own word
+    def _training_module(self, model: Model, round: int) -> Iterator[nn.Module]:
         with self._torch("train", round) as module:
             load_vector(module, model)
             yield module.train()
@@ -110,7 +110,7 @@ class PerturbedLearner(TorchLearner):
         self,
         module: nn.Module,
         public: PublicPerturbation,
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
     ) -> Iterator[tuple[Terms, int]]:
         for inputs, targets in self._batches(round):
             found = client_terms(self._traced.plan, module, public, inputs, self._targets(targets))
@@ -120,7 +120,7 @@ class PerturbedLearner(TorchLearner):
         self,
         module: nn.Module,
         public: PublicPerturbation,
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
         pieces: list[_Piece],
         reply: ExchangeReply,
     ) -> Iterator[tuple[Terms, int]]:
@@ -133,7 +133,7 @@ class PerturbedLearner(TorchLearner):
             softmax = conclude(public, piece.exchange, part)
             yield cross_entropy_terms(forward, softmax, self._targets(targets)), piece.samples
 
-    def _batches(self, round: int) -> Iterator[Batch]:  # noqa: A002 - the protocol's own word
+    def _batches(self, round: int) -> Iterator[Batch]:
         return self._feed.chunks(self._gradient_positions(round))
 
     def _targets(self, targets: torch.Tensor) -> torch.Tensor:

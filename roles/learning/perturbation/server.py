@@ -56,7 +56,7 @@ class TaskServerPerturbation:
     def warnings(self) -> Iterator[str]:
         return self._traced.warnings()
 
-    def perturb(self, model: Model, round: int, random: RandomBytes) -> TaskPerturbation:  # noqa: A002 - the protocol's own word
+    def perturb(self, model: Model, round: int, random: RandomBytes) -> TaskPerturbation:
         key = new_key(self._traced.plan, self.settings, random)
         self.on_secrets(
             PerturbationSecrets(

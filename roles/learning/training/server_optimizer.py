@@ -64,7 +64,7 @@ class ServerOptimizer:
         self,
         model: FloatVector,
         mean: NDArray[np.floating[Any]],
-        round: int,  # noqa: A002 - the protocol's own word
+        round: int,
         memory: bytes,
     ) -> tuple[FloatVector, bytes]:
         """The next model, and what to remember for the step after; `memory` is empty before the first."""

@@ -77,7 +77,7 @@ class TrainingOptions:
         """Whether the server does more with the mean than apply it."""
         return self.server_optimizer != PLAIN_STEP
 
-    def learning_rate_at(self, round: int) -> float:  # noqa: A002 - the protocol's own word
+    def learning_rate_at(self, round: int) -> float:
         """The learning rate of a round, counted from 0."""
         if round < 0:
             raise LocalProtocolError(f"rounds count from 0, not {round}")

@@ -76,7 +76,7 @@ class TorchLearner:
     def initial_model(self) -> FloatVector:
         return self._initial.copy()
 
-    def train(self, model: FloatVector, round: int) -> LocalUpdate:  # noqa: A002 - the protocol's own word
+    def train(self, model: FloatVector, round: int) -> LocalUpdate:
         learning_rate = self._options.learning_rate_at(round)
         with self._torch("train", round) as module:
             load_vector(module, model)
@@ -133,7 +133,7 @@ class TorchLearner:
         parts += [(old - after[name]) / work.learning_rate for name, old in before.items()]
         return concatenate(parts), loss
 
-    def _gradient_positions(self, round: int) -> npt.NDArray[np.int64]:  # noqa: A002 - the protocol's own word
+    def _gradient_positions(self, round: int) -> npt.NDArray[np.int64]:
         """The samples that the gradient of a round is taken over."""
         if self._options.gradient_batch != "mini":
             return np.arange(self.samples)
@@ -153,7 +153,7 @@ class TorchLearner:
         return PlainFitter(self._options) if self._guard.fitter is None else self._guard.fitter
 
     @contextmanager
-    def _torch(self, purpose: str, round: int) -> Iterator[nn.Module]:  # noqa: A002 - the protocol's own word
+    def _torch(self, purpose: str, round: int) -> Iterator[nn.Module]:
         """A new module inside deterministic torch; what torch raises is reported with party and round.
 
         The module is made anew because a module remembers: integer buffers, and whatever else a user's

@@ -276,7 +276,7 @@ def test_every_term_and_the_weight_have_mask_streams_of_their_own() -> None:
 class Loud:
     """A learner whose first party trains values that no word holds."""
 
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
         value = 1e12 if party == P1 else 0.5
         return LocalResult(np.full(len(model), value, dtype=np.float32), 10)
 

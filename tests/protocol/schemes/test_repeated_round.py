@@ -212,7 +212,7 @@ class Fickle:
     def __init__(self) -> None:
         self.calls = 0
 
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
         self.calls += 1
         value = self.calls / 100 if party == "p0" else 0.5
         return LocalResult(np.full(len(model), value, dtype=np.float32), 10)

@@ -43,7 +43,7 @@ class RandomInputs:
     dimension: int
     fixed: dict[tuple[PartyId, int], LocalResult] = field(default_factory=dict)
 
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:  # noqa: A002 - the protocol's own word
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
         if (party, round) in self.fixed:
             return self.fixed[party, round]
         numbers = np.random.default_rng([round, *party.encode()])

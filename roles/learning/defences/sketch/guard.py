@@ -46,7 +46,7 @@ class CountSketch:
     buckets: int
 
     @classmethod
-    def draw(cls, inputs: int, ratio: int, seed: int, round: int, place: int) -> CountSketch:  # noqa: A002 - the protocol's own word
+    def draw(cls, inputs: int, ratio: int, seed: int, round: int, place: int) -> CountSketch:
         """The public sketch of one layer in one round; bucket sizes differ by at most one."""
         random = generator(seed, "sketch", round, place)
         buckets = max(1, inputs // ratio)
