@@ -49,7 +49,7 @@ from veilsum.protocol.machines.events import (
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
-from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_workable
+from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
 from veilsum.protocol.machines.session import (
     Farewell,
     Greeting,
@@ -199,7 +199,7 @@ class ParticipantMachine:
         self.model = model
         self._be_patient(now)
         context = self._context(stamp)
-        self._machine = self._scheme.participant_round(context)
+        self._machine = require_machine(self._scheme, self._scheme.participant_round(context))
         entered = DecisionMade(AttemptEntered(stamp.round, stamp.attempt))
         try:
             started = self._machine.start(now)

@@ -140,6 +140,16 @@ class Scheme(ABC):
         return plan(parties, max_weight, clip, bits).encoding
 
 
+def require_machine(scheme: Scheme, made: object) -> AttemptMachine:
+    """What a scheme made for an attempt, if it is a machine."""
+    if not isinstance(made, AttemptMachine):
+        raise LocalProtocolError(
+            f"scheme {scheme.name} made {made!r:.60} for an attempt, not an AttemptMachine: correct its server_round "
+            "and participant_round"
+        )
+    return made
+
+
 def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | None = None) -> None:
     """Refuse parameters that this scheme cannot honour, or not with these parties, before any message."""
     problems = [*scheme.problems(parameters), *_exposures(scheme)]

@@ -37,7 +37,7 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
-from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_workable
+from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
 from veilsum.protocol.machines.session import (
     NONCE_BYTES,
     Farewell,
@@ -239,7 +239,7 @@ class ServerMachine:
         assert self.session is not None
         self._move(trigger, ServerPhase.RUNNING)
         context = self._context(self.session)
-        self._machine = self._scheme.server_round(context)
+        self._machine = require_machine(self._scheme, self._scheme.server_round(context))
         begun = AttemptBegan(context.stamp.round, context.stamp.attempt)
         return [begun, *self._settled(self._machine.start(now), now)]
 

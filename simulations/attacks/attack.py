@@ -26,7 +26,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from veilsum.protocol.errors import ParameterError
+import numpy as np
+
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.budget import Budget
@@ -144,6 +146,27 @@ class StagedAttack(Attack):
         raise ParameterError(
             [f"{self.name} needs a played federation; a recorded view fits attacks on gradients and models"]
         )
+
+
+def require_findings(attack: Attack, found: object, dimension: int) -> Findings:
+    """What an attack of whatever author gave, if it is findings and a model in them has the right length."""
+    if not isinstance(found, Findings):
+        raise LocalProtocolError(
+            f"attack {attack.name} gave {found!r:.60}, not Findings: correct its method run"
+        )
+    if found.model is not None:
+        require_model(attack, found.model, dimension)
+    return found
+
+
+def require_model(attack: Attack, model: object, dimension: int) -> Model:
+    """The model that an attack formed, if it is as long as the true one."""
+    if not isinstance(model, np.ndarray) or model.shape != (dimension,):
+        given = model.shape if isinstance(model, np.ndarray) else model
+        raise LocalProtocolError(
+            f"attack {attack.name} formed {given!r:.60}, not a model of {dimension} numbers"
+        )
+    return model
 
 
 def uploads_by_party(targets: Iterable[Target]) -> list[list[Target]]:

@@ -13,6 +13,7 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import sha256_of
 from veilsum.roles.learning.training.determinism import one_thread
 from veilsum.roles.views.view import View
+from veilsum.simulations.attacks.attack import require_findings
 from veilsum.simulations.attacks.gradient.matching import Reconstruction
 from veilsum.simulations.attacks.metrics import clamp
 from veilsum.simulations.audit.request import Request
@@ -26,7 +27,8 @@ def attack_view(view: View, request: Request) -> Outcome:
     try:
         with one_thread():
             started = time.process_time()
-            found = attack.run(view, request.budget, request.seed)
+            run = attack.run(view, request.budget, request.seed)
+            found = require_findings(attack, run, view.facts.dimension)
             if found.model is not None:
                 outcome.rows.append(_model_row(view, request, found.model, time.process_time() - started))
                 note = "no truth is known for a recorded view: compare the hash with the one that the run reported"

@@ -16,7 +16,8 @@ combined, and would drift apart.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
 from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.training.loop import Feed, Objective, average_gradient, train_epochs
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -142,16 +143,46 @@ class ReleaseGuard(Guard):
         self.parameters = party.parameters
 
 
+class DefenceFailed(LocalProtocolError):
+    """A defence, be it a user's own, raised or gave what is no update."""
+
+    told = "its defence failed; let it read its log, and correct the defence"
+
+
+@contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """Whatever the code of a defence raises is its own error, not one of the model or the data."""
+    try:
+        yield
+    except ProtocolError:
+        raise
+    except Exception as error:
+        raise DefenceFailed(f"defence {name} raised {type(error).__name__}: {error}; correct it") from error
+
+
+def _require_like(payload: object, unchanged: FloatVector) -> None:
+    if isinstance(payload, np.ndarray) and payload.dtype == np.float32 and payload.shape == unchanged.shape:
+        return
+    given = f"{payload.dtype} values of shape {payload.shape}" if isinstance(payload, np.ndarray) else payload
+    raise TypeError(f"release gave {given!s:.60}, not float32 values of shape {unchanged.shape}")
+
+
 class Guards(Guard):
     """Several defences at once. Each place is passed in the order in which they are listed."""
 
     def __init__(self, by_defence: Mapping[str, Guard]) -> None:
+        for name, guard in by_defence.items():
+            if not isinstance(guard, Guard):
+                raise ParameterError(
+                    [f"defence {name}: its method guard(key) gave {guard!r:.60}, not a Guard"]
+                )
         self.by_defence = dict(by_defence)
         self.guards = tuple(self.by_defence.values())
 
     def attach(self, party: Party) -> None:
-        for guard in self.guards:
-            guard.attach(party)
+        for name, guard in self.by_defence.items():
+            with _blaming(name):
+                guard.attach(party)
         fitters = {name: guard.fitter for name, guard in self.by_defence.items() if guard.fitter is not None}
         if len(fitters) > 1:
             raise ParameterError(
@@ -165,17 +196,21 @@ class Guards(Guard):
     def prepare(
         self, module: nn.Module, objective: Objective, work: RoundWork
     ) -> tuple[nn.Module, Objective]:
-        for guard in self.guards:
-            module, objective = guard.prepare(module, objective, work)
+        for name, guard in self.by_defence.items():
+            with _blaming(name):
+                module, objective = guard.prepare(module, objective, work)
         return module, objective
 
     def finish(self, module: nn.Module, gradients: Sequence[torch.Tensor] | None, work: RoundWork) -> None:
-        for guard in self.guards:
-            guard.finish(module, gradients, work)
+        for name, guard in self.by_defence.items():
+            with _blaming(name):
+                guard.finish(module, gradients, work)
 
     def release(self, payload: FloatVector, unchanged: FloatVector, work: RoundWork) -> FloatVector:
-        for guard in self.guards:
-            payload = guard.release(payload, unchanged, work)
+        for name, guard in self.by_defence.items():
+            with _blaming(name):
+                payload = guard.release(payload, unchanged, work)
+                _require_like(payload, unchanged)
         return payload
 
     def notes(self, rounds: int) -> list[str]:

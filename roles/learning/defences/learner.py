@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.randomness import RandomBytes
+from veilsum.roles.config.user_code import making
 from veilsum.roles.learning.defences.guard import Guard, Guards
 from veilsum.roles.learning.defences.packing import pack, unpack
 from veilsum.roles.learning.defences.parse import Defences
@@ -83,6 +84,8 @@ class DefendedLearner(TorchLearner):
 
 def make_guards(defences: Defences, key: PrivateKey) -> Guards:
     """The defences at work: layers are rewired first, heads added next, noise and selection come last."""
-    return Guards(
-        {part.name: part.guard(key) for part in sorted(defences.parts, key=lambda part: part.reach)}
-    )
+    guards = {}
+    for part in sorted(defences.parts, key=lambda part: part.reach):
+        with making("defence", part.name, "correct its method guard(key)"):
+            guards[part.name] = part.guard(key)
+    return Guards(guards)

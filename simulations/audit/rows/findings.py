@@ -16,7 +16,7 @@ import numpy as np
 
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Samples
-from veilsum.simulations.attacks.attack import Attack, Findings
+from veilsum.simulations.attacks.attack import Attack, Findings, require_findings
 from veilsum.simulations.attacks.gradient.matching import Reconstruction
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 from veilsum.simulations.audit.request import Request
@@ -50,7 +50,8 @@ def _run(attack: Attack, request: Request, played: Sequence[Played], steps: Step
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
     started, found = time.process_time(), []
     for one in played:
-        made = attack.run(one.view(request.adversary), request.budget, request.seed)
+        view = one.view(request.adversary)
+        made = require_findings(attack, attack.run(view, request.budget, request.seed), view.facts.dimension)
         found.append((replace(made, images=tuple(made.images)), one))
     if not any(made.images or made.model is not None for made, _ in found):
         raise AttackDoesNotFit(f"{request.attack} found neither images nor a model in this view")

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from veilsum.protocol.numbers.model import Model
-from veilsum.simulations.attacks.attack import ModelRecovery
+from veilsum.simulations.attacks.attack import ModelRecovery, require_model
 from veilsum.simulations.attacks.gradient.targets import gradients_in
 from veilsum.simulations.attacks.metrics import model_distance, success_rate
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
@@ -36,7 +36,8 @@ def model_rows(attack: ModelRecovery, request: Request, steps: Steps) -> Iterato
     played = list(request.stages())
     steps(f"{request.scheme}/{request.adversary}/{request.attack}")
     started = time.process_time()
-    found = [attack.form(one.view(request.adversary)) for one in played]
+    views = [one.view(request.adversary) for one in played]
+    found = [require_model(attack, attack.form(view), view.facts.dimension) for view in views]
     row = model_row(request, "attack", played, found, time.process_time() - started)
     yield replace(row, threat=repr(played[0].view(request.adversary)))
     plain = request.undefended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.machines.scheme import Scheme, require_workable
@@ -73,6 +74,17 @@ def test_a_completed_run_does_not_end_without_a_model_for_its_participants() -> 
     table = Table.build("stingy", 3, rounds=1)
     table.start()
     with pytest.raises(LocalProtocolError, match="stingy"):
+        table.run()
+
+
+@pytest.mark.parametrize("method", ["server_round", "participant_round"])
+def test_a_scheme_that_makes_no_machine_for_an_attempt_is_named(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Masked, method, lambda *_: None)
+    table = Table.build("masked", 3, rounds=1)
+    table.start()
+    with refusal(LocalProtocolError, "masked", "None", "AttemptMachine"):
         table.run()
 
 

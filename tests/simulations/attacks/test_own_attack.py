@@ -8,11 +8,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.examples.own_attack import LoudestRow
+from tests.examples.own_attack import LastModel, LoudestRow
+from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.cli import main as cli
+from veilsum.simulations.attacks.attack import Findings
 from veilsum.simulations.attacks.budget import Budget
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.dlg import Idlg
@@ -108,3 +111,12 @@ def test_an_inversion_that_gives_no_images_of_the_right_shape_is_refused(
     with pytest.raises(LocalProtocolError) as caught:
         list(rows_of(Request("plain", "server", ROW, SMOKE, parties=3, seed=31), Steps()))
     assert "loudest-row" in str(caught.value)
+
+
+@pytest.mark.parametrize("found", [3, Findings(model=np.zeros(5, np.float32))])
+def test_an_attack_that_gives_no_findings_or_another_model_is_refused_by_name(
+    found: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LastModel, "run", lambda *_: found)
+    with refusal(LocalProtocolError, "last-model"):
+        list(rows_of(Request("plain", "server", MODEL, SMOKE, parties=3), Steps()))
