@@ -7,7 +7,7 @@ remaining questions can still be asked. Whoever corrects a file then corrects it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from veilsum.protocol.agreed.parameters import (
     COMPLETE_GRAPH,
@@ -28,9 +28,6 @@ from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.config.values import FederationValues
-
-if TYPE_CHECKING:
-    pass
 
 LARGEST_COMPLETE_GRAPH = 100
 _DRAWING_SEED = bytes(32)
