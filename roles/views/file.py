@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -82,11 +83,12 @@ def load_view(path: Path) -> View:
     except (
         ProtocolError,
         ValueError,
-        KeyError,
+        LookupError,
         TypeError,
         AttributeError,
         EOFError,
         zipfile.BadZipFile,
+        zlib.error,
     ) as error:
         raise BadViewFile(f"{path} is not a recorded view: {error}") from error
 
@@ -97,7 +99,7 @@ def _require_scheme(path: Path, name: str) -> None:
         find_scheme(name)
     except ParameterError as unknown:
         raise BadViewFile(
-            f"{path} was recorded under {name}, which is not loaded: name it with --scheme"
+            f"{path} was recorded under {name!r}, which is not loaded: name it with --scheme"
         ) from unknown
 
 

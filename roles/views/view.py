@@ -175,17 +175,18 @@ class View:
 
     def received(self, kind: type[Message], round_: int | None = None) -> Iterator[tuple[str, Any]]:
         """Sender and message of every message of this kind that came to a member."""
-        for one in self.messages:
-            fits = isinstance(one.message, kind) and one.receiver in self.members
-            if fits and (round_ is None or one.message.stamp.round == round_):  # type: ignore[union-attr]  # fits
-                yield one.sender, one.message
+        return ((one.sender, one.message) for one in self._of(kind, round_) if one.receiver in self.members)
 
     def sent(self, kind: type[Message], round_: int | None = None) -> Iterator[tuple[str, Any]]:
         """Receiver and message of every message of this kind that a member sent."""
+        return ((one.receiver, one.message) for one in self._of(kind, round_) if one.sender in self.members)
+
+    def _of(self, kind: type[Message], round_: int | None) -> Iterator[Observed]:
+        """The opened messages of this kind, of one round if one is named."""
         for one in self.messages:
-            fits = isinstance(one.message, kind) and one.sender in self.members
-            if fits and (round_ is None or one.message.stamp.round == round_):  # type: ignore[union-attr]  # fits
-                yield one.receiver, one.message
+            message = one.message
+            if isinstance(message, kind) and (round_ is None or message.stamp.round == round_):
+                yield one
 
     def __repr__(self) -> str:
         return threat_model(self)

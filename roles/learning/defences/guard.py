@@ -163,8 +163,12 @@ def _blaming(name: str) -> Iterator[None]:
 def _require_like(payload: object, unchanged: FloatVector) -> None:
     if isinstance(payload, np.ndarray) and payload.dtype == np.float32 and payload.shape == unchanged.shape:
         return
-    given = f"{payload.dtype} values of shape {payload.shape}" if isinstance(payload, np.ndarray) else payload
-    raise TypeError(f"release gave {given!s:.60}, not float32 values of shape {unchanged.shape}")
+    given = (
+        f"{payload.dtype} values of shape {payload.shape}"
+        if isinstance(payload, np.ndarray)
+        else type(payload)
+    )
+    raise TypeError(f"release gave {given}, not float32 values of shape {unchanged.shape}")
 
 
 class Guards(Guard):

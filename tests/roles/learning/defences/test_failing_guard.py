@@ -23,7 +23,7 @@ DEFENDED = FederationConfig(
     scheme="masked", task="digits", rounds=1, defence="tests.examples.own_defence:ClippedSigns"
 )
 RELEASES: dict[str, Callable[[np.ndarray], Any]] = {
-    "None": lambda payload: None,
+    "NoneType": lambda payload: None,
     "(3,)": lambda payload: payload[:3],
     "float64": lambda payload: payload.astype(np.float64),
     "broadcast": lambda payload: payload + np.ones(7, np.float32),
@@ -40,6 +40,15 @@ def test_a_release_that_raises_or_gives_no_update_names_the_defence(
     learner = make_learner(DEFENDED, task, DEFENDED.parties[0], entropy=SeededEntropy(1))
     with refusal(DefenceFailed, NAME, told):
         learner.train(learner.initial_model(), 0)
+
+
+def test_a_release_that_is_refused_shows_no_value_of_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClippedSignsGuard, "release", lambda self, payload, *_: [0.123456789] * len(payload))
+    task = load_task(DEFENDED.task, DEFENDED.task_options())
+    learner = make_learner(DEFENDED, task, DEFENDED.parties[0], entropy=SeededEntropy(1))
+    with pytest.raises(DefenceFailed) as caught:
+        learner.train(learner.initial_model(), 0)
+    assert "0.123" not in str(caught.value)
 
 
 def test_a_party_whose_defence_fails_withdraws_and_the_others_are_told_why(
