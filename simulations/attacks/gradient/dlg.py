@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
-from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
+from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, rebuilt
 from veilsum.simulations.attacks.gradient.targets import Target
 
 RESTARTS = 3
@@ -46,11 +46,7 @@ class Dlg(GradientInversion):
 
         patient = replace(budget, restarts=max(budget.restarts, RESTARTS) if budget.restarts else 0)
         best = minimise(start, objective, patient, line_search=False)
-        images, labels = best.values
-        found = labels.argmax(dim=1).cpu().numpy()
-        return Reconstruction(
-            target, to_images(images), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-        )
+        return rebuilt(target, best, best.values[1].argmax(dim=1))
 
 
 class Idlg(GradientInversion):
@@ -72,7 +68,4 @@ class Idlg(GradientInversion):
             return victim.mismatch(victim.gradients(loss))
 
         best = minimise(start, objective, budget)
-        found = labels.cpu().numpy()
-        return Reconstruction(
-            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-        )
+        return rebuilt(target, best, labels)

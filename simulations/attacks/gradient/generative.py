@@ -23,7 +23,7 @@ from veilsum.simulations.attacks.gradient.matching import (
     Reconstruction,
     Victim,
     fast_convolutions,
-    to_images,
+    rebuilt,
 )
 from veilsum.simulations.attacks.gradient.targets import Target
 from veilsum.simulations.attacks.model.gan import LATENT, Prior
@@ -59,10 +59,7 @@ class Generative(StagedAttack):
             _descend(mismatch, [latent, *generator.parameters()], 1e-3, half, best)
         if not best.values:
             best.stopped, best.values = "diverged", [torch.zeros(victim.shape)]
-        found = labels.cpu().numpy()
-        return Reconstruction(
-            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-        )
+        return rebuilt(target, best, labels)
 
 
 def _descend(

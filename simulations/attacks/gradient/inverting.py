@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
-from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
+from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, rebuilt
 from veilsum.simulations.attacks.gradient.targets import Target
 
 TOTAL_VARIATION = 1e-7
@@ -52,10 +52,7 @@ class Inverting(GradientInversion):
             return apart + TOTAL_VARIATION * total_variation(images)
 
         best = minimise(start, objective, budget, CONVERGED)
-        found = labels.cpu().numpy()
-        return Reconstruction(
-            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-        )
+        return rebuilt(target, best, labels)
 
 
 def mean_change(

@@ -224,6 +224,16 @@ def _at_rest(lowest: Sequence[float]) -> bool:
     return len(lowest) > PATIENCE and lowest[-1] > (1 - PROGRESS) * lowest[-1 - PATIENCE]
 
 
+def rebuilt(
+    target: Target, best: Best, labels: torch.Tensor, extra: dict[str, float] | None = None
+) -> Reconstruction:
+    """What an optimisation found, whose first unknown are the images."""
+    images, found = to_images(best.values[0]), labels.cpu().numpy()
+    return Reconstruction(
+        target, images, found, best.loss, best.evaluations, best.cpu_s, best.stopped, extra or {}
+    )
+
+
 def to_images(values: torch.Tensor) -> Images:
     images: NDArray[Any] = values.detach().cpu().numpy().astype(np.float32)
     return images

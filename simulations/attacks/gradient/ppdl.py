@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from veilsum.simulations.attacks.attack import GradientInversion
 from veilsum.simulations.attacks.gradient.labels import recover_labels
-from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, to_images
+from veilsum.simulations.attacks.gradient.matching import Budget, Reconstruction, Victim, minimise, rebuilt
 from veilsum.simulations.attacks.gradient.targets import Target
 
 
@@ -38,15 +38,5 @@ class PpdlAdaptive(GradientInversion):
             return victim.mismatch(victim.gradients(loss), support)
 
         best = minimise(start, objective, budget)
-        found = labels.cpu().numpy()
         shared = float(torch.stack([one.mean() for one in support]).mean())
-        return Reconstruction(
-            target,
-            to_images(best.values[0]),
-            found,
-            best.loss,
-            best.evaluations,
-            best.cpu_s,
-            best.stopped,
-            {"support": shared},
-        )
+        return rebuilt(target, best, labels, {"support": shared})

@@ -22,7 +22,7 @@ from veilsum.simulations.attacks.gradient.matching import (
     Reconstruction,
     Victim,
     minimise,
-    to_images,
+    rebuilt,
 )
 from veilsum.simulations.attacks.gradient.targets import Target
 
@@ -54,7 +54,4 @@ class SpnAdaptive(GradientInversion):
             return victim.mismatch(victim.gradients(loss))
 
         best = minimise(start, objective, budget)
-        found = labels.cpu().numpy()
-        return Reconstruction(
-            target, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-        )
+        return rebuilt(target, best, labels)

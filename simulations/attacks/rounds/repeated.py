@@ -31,7 +31,7 @@ from veilsum.simulations.attacks.gradient.matching import (
     Reconstruction,
     Victim,
     minimise,
-    to_images,
+    rebuilt,
 )
 from veilsum.simulations.attacks.gradient.targets import Target
 
@@ -63,10 +63,7 @@ class DpAveraging(SeriesInversion):
             return torch.stack(parts).mean()
 
         best = minimise(start, objective, budget)
-        found = labels.cpu().numpy()
-        return Reconstruction(
-            first, to_images(best.values[0]), found, best.loss, best.evaluations, best.cpu_s, best.stopped
-        )
+        return rebuilt(first, best, labels)
 
 
 class SketchRounds(SeriesInversion):

@@ -37,7 +37,7 @@ from veilsum.simulations.audit.rows.perturbation import (
     perturbation,
     trained_model,
 )
-from veilsum.simulations.audit.rows.row import Row
+from veilsum.simulations.audit.rows.row import Row, RowKind
 from veilsum.simulations.audit.stage import Played, play
 from veilsum.simulations.audit.steps import Steps
 
@@ -64,19 +64,16 @@ def softmax_rows(attack: AskedSoftmax, request: Request, steps: Steps) -> Iterat
         if not request.references or tried.exchange != "log":
             continue
         everyone = np.concatenate(list(truth.values()))
-        for kind, asked, target, guess in (
-            (
-                "undefended",
-                request.undefended,
-                "nothing is asked: uniform guess",
-                np.full_like(everyone, 0.1),
-            ),
+        uniform = np.full_like(everyone, 0.1)
+        references: tuple[tuple[RowKind, Request, str, Reals], ...] = (
+            ("undefended", request.undefended, "nothing is asked: uniform guess", uniform),
             ("null", request, f"{words}: of outputs that are noise", _random_softmax(request, everyone)),
             ("oracle", request, f"{words}: model and samples given", everyone),
-        ):
+        )
+        for kind, asked, target, guess in references:
             errors = np.abs(guess - everyone).max(axis=1)
             extra = {"softmax_error": float(np.median(errors))}
-            yield counted_row(asked, kind, target, errors < EXACT_SOFTMAX, extra=extra)  # type: ignore[arg-type]  # one of RowKind
+            yield counted_row(asked, kind, target, errors < EXACT_SOFTMAX, extra=extra)
 
 
 def _softmax(view: View, model: Model, played: Played, name: str) -> Reals:
