@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from veilsum.protocol.errors import LocalProtocolError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 8
 DIGEST_BYTES = 32
 
 _LONGEST_PART = 2**32 - 1
 
 
 def domain_tag(use: str) -> bytes:
-    """The tag of one use of one primitive, for example `veilsum/v1/kdf/pair-mask`."""
+    """The tag of one use of one primitive, for example `veilsum/v8/kdf/pair-mask`."""
     return f"veilsum/v{PROTOCOL_VERSION}/{use}".encode("ascii")
 
 

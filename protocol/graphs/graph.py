@@ -34,7 +34,7 @@ from veilsum.protocol.identifiers import PartyId
 Edge: TypeAlias = tuple[PartyId, PartyId]
 
 SEED_BYTES = 32
-CIRCLE_TAG = b"veilsum v1 graph circle\x00"
+CIRCLE_TAG = b"veilsum v8 graph circle\x00"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from veilsum.protocol.randomness import require_random
 from veilsum.roles.federation.keystore import PRIVATE_FILE, create_identity, load_identity
 from veilsum.roles.process.entropy import SeededEntropy, require_real_entropy
 
-VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).parents[2] / "specs" / "vectors" / "v8"
 WINDOW = 8
 CONTEXT = KeyContext(session=bytes(32), round=0, attempt=0, sender="alice")
 

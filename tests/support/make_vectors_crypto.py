@@ -29,7 +29,7 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import PartyId
 
-FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v8"
 OURS = "Made by tests/support/make_vectors_crypto.py; inputs are SHAKE-256 of 'veilsum vector: <name>'."
 DEFECT = OURS + " Each case is a good one with the one defect that the file is named after."
 
@@ -53,11 +53,11 @@ def _fixed(name: str, size: int = 32) -> bytes:
 
 
 def _file(operation: str, cases: list[Json], provenance: str = OURS) -> Json:
-    return {"version": 1, "operation": operation, "provenance": provenance, "cases": cases}
+    return {"version": 8, "operation": operation, "provenance": provenance, "cases": cases}
 
 
 def _bad(operation: str, error: str, cases: list[Json], provenance: str = DEFECT) -> Json:
-    return {"version": 1, "operation": operation, "provenance": provenance, "error": error, "cases": cases}
+    return {"version": 8, "operation": operation, "provenance": provenance, "error": error, "cases": cases}
 
 
 def _flip(value: bytes, position: int = 0) -> bytes:

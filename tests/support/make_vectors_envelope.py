@@ -26,7 +26,7 @@ from veilsum.protocol.wire.envelope import Body, Envelope, Expectation, encode_e
 from veilsum.protocol.wire.header import Header
 from veilsum.protocol.wire.messages import Stamp
 
-FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v8"
 OURS = "Made by tests/support/make_vectors_envelope.py with the messages of tests/support/wire_examples.py."
 DEFECT = OURS + " Each case has the one defect that the file is named after."
 
@@ -103,7 +103,7 @@ def _envelope() -> dict[str, Json]:
         }
         for name, envelope in envelopes.items()
     ]
-    return {"envelope": {"version": 1, "operation": "open_envelope", "provenance": OURS, "cases": cases}}
+    return {"envelope": {"version": 8, "operation": "open_envelope", "provenance": OURS, "cases": cases}}
 
 
 def _undecodable_envelopes() -> dict[WireDefect, list[tuple[str, bytes]]]:
@@ -192,7 +192,7 @@ def _unacceptable_envelopes() -> dict[AbortReason, list[tuple[str, Envelope]]]:
 
 
 def _envelope_bad() -> dict[str, Json]:
-    common: Json = {"version": 1, "provenance": DEFECT}
+    common: Json = {"version": 8, "provenance": DEFECT}
     files: dict[str, Json] = {}
     for defect, undecodable in _undecodable_envelopes().items():
         wrong_version = defect in (WireDefect.WRONG_VERSION, WireDefect.WRONG_SUITE)

@@ -21,7 +21,7 @@ from veilsum.protocol.numbers.fixedpoint import FixedPoint
 from veilsum.protocol.numbers.ring import Ring, add_into
 from veilsum.protocol.numbers.stream import apply_masks
 
-FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v8"
 OURS = (
     "Made by tests/support/make_vectors_numbers.py; keys and words are SHAKE-256 of 'veilsum vector: <name>'."
 )
@@ -55,11 +55,11 @@ def _fixed(name: str, size: int = 32) -> bytes:
 
 
 def _file(operation: str, cases: list[Json]) -> Json:
-    return {"version": 1, "operation": operation, "provenance": OURS, "cases": cases}
+    return {"version": 8, "operation": operation, "provenance": OURS, "cases": cases}
 
 
 def _bad(operation: str, error: str, cases: list[Json]) -> Json:
-    return {"version": 1, "operation": operation, "provenance": DEFECT, "error": error, "cases": cases}
+    return {"version": 8, "operation": operation, "provenance": DEFECT, "error": error, "cases": cases}
 
 
 def _encoding() -> dict[str, Json]:

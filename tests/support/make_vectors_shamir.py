@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).resolve().parents[2] / "specs" / "vectors" / "v8"
 PROVENANCE = (
     "Computed by tests/support/make_vectors_shamir.py, a transcription of specs/sharing-and-graphs.md that "
     "shares no code with the package."
@@ -104,7 +104,7 @@ def bad_shamir_files() -> dict[str, dict[str, Any]]:
 
 
 def circle(parties: list[str], seed: bytes) -> list[str]:
-    tag = b"veilsum v1 graph circle\x00"
+    tag = b"veilsum v8 graph circle\x00"
     return sorted(parties, key=lambda name: hashlib.sha256(tag + seed + name.encode()).digest())
 
 

@@ -25,7 +25,7 @@ from veilsum.protocol.wire.codec import encode_message
 from veilsum.protocol.wire.defects import WireDefect
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 
-FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v1"
+FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v8"
 OURS = "Made by tests/support/make_vectors_wire.py with the messages of tests/support/wire_examples.py."
 DEFECT = OURS + " Each case has the one defect that the file is named after."
 
@@ -123,7 +123,7 @@ def _wire() -> dict[str, Json]:
         }
         for name, message in good_messages().items()
     ]
-    return {"wire": {"version": 1, "operation": "decode_message", "provenance": OURS, "cases": cases}}
+    return {"wire": {"version": 8, "operation": "decode_message", "provenance": OURS, "cases": cases}}
 
 
 def _body(fields: bytes, tensors: bytes = b"") -> bytes:
@@ -286,7 +286,7 @@ def _other_forms() -> BadBodies:
 def _wire_bad() -> dict[str, Json]:
     return {
         f"wire_bad_{defect.name.removeprefix('BAD_').lower()}": {
-            "version": 1,
+            "version": 8,
             "operation": "decode_message",
             "provenance": DEFECT,
             "error": AbortReason.BAD_ENCODING.name,

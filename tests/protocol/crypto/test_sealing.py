@@ -18,7 +18,7 @@ from veilsum.protocol.crypto.sealing import RsaPrivateKey, RsaPublicKey, open_se
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 
-VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v8"
 LABEL = bytes(range(32))
 
 

@@ -28,7 +28,7 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterEr
 from veilsum.protocol.randomness import RandomBytes
 
 ROOT = Path(__file__).resolve().parents[3]
-VECTORS = ROOT / "specs" / "vectors" / "v1"
+VECTORS = ROOT / "specs" / "vectors" / "v8"
 
 secrets = st.binary(min_size=32, max_size=32)
 random_blocks = st.randoms(use_true_random=False)

@@ -1,4 +1,4 @@
-"""Every crypto vector of `specs/vectors/v1` holds for our code and for a second, independent implementation.
+"""Every crypto vector of `specs/vectors/v8` holds for our code and for a second, independent implementation.
 
 Our code uses `cryptography` for everything but RSA, where it uses pycryptodome; the second implementation
 is the other library each time, with the framing written out again here. Good files must give the stated
@@ -37,7 +37,7 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "specs" / "vectors" / "v1"
+FOLDER = ROOT / "specs" / "vectors" / "v8"
 SUBJECTS = ("kdf", "signing", "agreement", "boxes", "channel", "sealing")
 FILES = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem.split("_")[0] in SUBJECTS)
 
@@ -76,7 +76,7 @@ def other_derivation(secret: bytes, purpose: str, context: Case) -> bytes:
     session, model_hash = from_hex(context, "session", "model_hash")
     counters = struct.pack(">QQQ", context["round"], context["attempt"], context["group"])
     names = [context[name].encode() for name in ("sender", "receiver", "term")]
-    info = framed(f"veilsum/v1/kdf/{purpose}".encode()) + counters + framed(session, *names, model_hash)
+    info = framed(f"veilsum/v8/kdf/{purpose}".encode()) + counters + framed(session, *names, model_hash)
     return other_hkdf(secret, session, info)
 
 
@@ -99,7 +99,7 @@ def check_hkdf(case: Case) -> None:
 
 
 def signed_bytes(case: Case) -> bytes:
-    return framed(f"veilsum/v1/signature/{case['domain']}".encode()) + bytes.fromhex(case["digest"])
+    return framed(f"veilsum/v8/signature/{case['domain']}".encode()) + bytes.fromhex(case["digest"])
 
 
 def check_sign(case: Case) -> None:
@@ -126,7 +126,7 @@ def check_agree(case: Case) -> None:
         static_pub=import_x25519_public_key(their_public),
         kdf=bytes,
     )
-    agreed = other_hkdf(curve_output, b"veilsum/v1/agreement", b"".join(sorted((public, their_public))))
+    agreed = other_hkdf(curve_output, b"veilsum/v8/agreement", b"".join(sorted((public, their_public))))
     key = AgreementKey.from_private(Secret(private))
     assert other_output == curve_output
     assert key.public == public
@@ -323,7 +323,7 @@ def test_generator_reproduces_the_stored_vectors() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_vector_file_states_version_and_provenance(name: str) -> None:
     content = load(name)
-    assert content["version"] == 1
+    assert content["version"] == 8
     assert content["provenance"]
     assert content["cases"]
     assert ("error" in content) == ("_bad_" in name)

@@ -18,7 +18,7 @@ from veilsum.protocol.graphs.graph import Edge, Graph, circle_order, complete, e
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
 
-VECTORS = Path(__file__).resolve().parents[3] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).resolve().parents[3] / "specs" / "vectors" / "v8"
 
 names = st.builds(
     lambda first, rest: PartyId(first + rest), st.sampled_from("az09"), st.text("az09_-", max_size=4)

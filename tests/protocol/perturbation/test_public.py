@@ -122,4 +122,4 @@ def test_the_digest_is_the_one_of_the_specification() -> None:
         directions=np.array([0.5, -1.25, 1.0]),
         feature_weight=0.25,
     )
-    assert known.digest.hex() == "724adc15a400cf2a4fa7d80ab4f2afd122e1b0b32a651ede077d80ba42dea460"
+    assert known.digest.hex() == "a412300bae40ae5481945fdb608aeff2ff61d7146d2effcae571eb52c008c732"

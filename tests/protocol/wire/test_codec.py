@@ -25,7 +25,7 @@ from veilsum.protocol.wire.limits import Limits
 from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 from veilsum.simulations.testing import message_strategy
 
-VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v8"
 SPECIFICATION = VECTORS.parents[1] / "wire-format.md"
 STAMP = Stamp(bytes(32), round=1, attempt=2, model_hash=bytes(32))
 ENVELOPE_ONLY = {WireDefect.NOT_AN_ENVELOPE, WireDefect.WRONG_VERSION, WireDefect.WRONG_SUITE}

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support import make_vectors_envelope as vectors
 from tests.support.refusals import refusal
 from tests.support.wire_examples import Everything, MaskedInput
+from veilsum.protocol.crypto.domains import PROTOCOL_VERSION
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
@@ -34,7 +35,7 @@ from veilsum.protocol.wire.header import SUITE, Header, decode_header
 from veilsum.protocol.wire.limits import Limits
 from veilsum.simulations.testing import message_strategy, record_strategy
 
-VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v8"
 PUBLIC = vectors.SIGNING_KEY.public
 
 OTHER: dict[str, Any] = {
@@ -96,7 +97,7 @@ def test_a_stranger_can_verify_the_vectors(file: dict[str, Any], case: dict[str,
     """The signed digest follows from the specification with SHA-256 and Ed25519 alone."""
     header, body, data = (bytes.fromhex(case[name]) for name in ("header_bytes", "body", "envelope"))
     digest = hashlib.sha256(header + hashlib.sha256(body).digest()).digest()
-    tag = b"veilsum/v1/signature/envelope"
+    tag = b"veilsum/v8/signature/envelope"
     signature = data[len(header) + 8 : len(header) + 72]
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(case["public_key"]))
     key.verify(signature, len(tag).to_bytes(4, "big") + tag + digest)
@@ -155,7 +156,7 @@ names = st.from_regex(r"[a-z0-9]{1,9}([.-][a-z0-9]{1,9}){0,4}", fullmatch=True)
 
 @given(record_strategy(Header, kind=names, phase=names))
 def test_headers_have_one_encoding(header: Header) -> None:
-    ours = dataclasses.replace(header, version=1, suite=SUITE)
+    ours = dataclasses.replace(header, version=PROTOCOL_VERSION, suite=SUITE)
     encoded = ours.encode()
     assert decode_header(memoryview(encoded + b"more")) == (ours, len(encoded))
 
@@ -192,11 +193,11 @@ def test_no_byte_of_an_envelope_can_be_changed() -> None:
             open_envelope(decode_envelope(changed), PUBLIC, vectors.EXPECTED)
 
 
-@pytest.mark.parametrize(("field", "theirs"), [("version", 2), ("suite", 7)])
-def test_a_version_or_suite_mismatch_names_both(field: str, theirs: int) -> None:
+@pytest.mark.parametrize(("field", "theirs", "ours"), [("version", 2, PROTOCOL_VERSION), ("suite", 7, SUITE)])
+def test_a_version_or_suite_mismatch_names_both(field: str, theirs: int, ours: int) -> None:
     header = vectors.good_header(**{field: theirs})
     sent = join(encode_envelope(sign_envelope(header, vectors.good_body(), vectors.SIGNING_KEY)))
-    with refusal(WireError, theirs, 1):
+    with refusal(WireError, theirs, ours):
         decode_envelope(sent)
 
 

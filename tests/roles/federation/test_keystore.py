@@ -30,7 +30,7 @@ from veilsum.roles.federation.keystore import (
 from veilsum.roles.federation.private_files import PrivateFileError, create_private_file, replace_private_file
 from veilsum.roles.process.entropy import system_entropy
 
-VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v1"
+VECTORS = Path(__file__).parents[3] / "specs" / "vectors" / "v8"
 DIGEST = bytes(range(32))
 
 

@@ -38,7 +38,7 @@ def test_party_source_depends_on_seed_and_name_only() -> None:
 
 def test_stream_is_pinned() -> None:
     """Seeded runs repeat across machines and releases of one protocol version."""
-    assert SeededEntropy(0).for_party("alice")(16).hex() == "8634a3a060cdb19395cb75585ab166d1"
+    assert SeededEntropy(0).for_party("alice")(16).hex() == "6568744e5bfa8ea798d1772d4b3ced51"
 
 
 def test_role_processes_refuse_a_seeded_source() -> None:
