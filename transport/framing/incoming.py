@@ -10,7 +10,6 @@ Implements specs/transport.md, section 6.
 
 from __future__ import annotations
 
-import mmap
 from typing import TYPE_CHECKING
 
 from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, ReceiverState
@@ -22,42 +21,53 @@ if TYPE_CHECKING:
 MESSAGE_OVERHEAD = 256
 """What an open message costs besides its data, so that empty messages are bounded too."""
 
-
-BEYOND_ANY_HEAP = 32 << 20
-"""Blocks from this size on come fresh from the kernel each time, whatever the allocator."""
+MOST_CHUNKS_AHEAD = 4096
+"""How many chunks of one sender wait for one before them, so that small ones are bounded too; more come again."""
 
 
 class Reassembly:
-    """One message being put together in a buffer of its final size."""
+    """One message being put together, in memory that grows with what has arrived and never with what was announced.
+
+    Chunks in their turn are appended to one buffer, the others wait. Rejected: a buffer of the announced size, for one
+    chunk of a few KiB then occupies `max_message_bytes` and holds up everybody while the kernel maps it; and keeping
+    all chunks to join them at the end, which needs twice the memory and twice the time.
+    """
 
     def __init__(self, first: Chunk) -> None:
         self.total = first.total
         self.chunk_size = first.chunk_size
         self.arrived = 0
-        self.payload = memoryview(b"")
         self._count = first.count
+        self._whole: memoryview | None = None
+        self._front = bytearray()
+        self._in_front = 0
+        self._ahead: dict[int, memoryview] = {}
 
     @property
     def complete(self) -> bool:
-        return self.arrived == (1 << self._count) - 1
+        return self._in_front == self._count
+
+    @property
+    def payload(self) -> memoryview:
+        """What stands together so far; once complete, the message."""
+        return memoryview(self._front) if self._whole is None else self._whole
+
+    @property
+    def chunks_ahead(self) -> int:
+        return len(self._ahead)
+
+    def is_next(self, index: int) -> bool:
+        return index == self._in_front
 
     def add(self, index: int, body: memoryview) -> None:
         self.arrived |= 1 << index
         if self._count == 1:
-            self.payload = body
+            self._whole, self._in_front = body, 1
             return
-        if not self.payload:
-            self.payload = _fresh_memory(self.total)
-        start = index * self.chunk_size
-        self.payload[start : start + len(body)] = body
-
-
-def _fresh_memory(size: int) -> memoryview:
-    """Writable memory. The kernel maps a large block faster in one call than page by page as it is filled."""
-    if size < BEYOND_ANY_HEAP or not hasattr(mmap, "MAP_POPULATE"):
-        return memoryview(bytearray(size))
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
-    return memoryview(mmap.mmap(-1, size, flags=flags))
+        self._ahead[index] = body
+        while (following := self._ahead.pop(self._in_front, None)) is not None:
+            self._front += following
+            self._in_front += 1
 
 
 class Incoming:
@@ -102,6 +112,8 @@ class Incoming:
         ready = self.raise_floor(chunk.floor)
         message = self._find_or_admit(chunk)
         if message is None or message.arrived >> chunk.index & 1 or len(body) != chunk.body_size:
+            return ready
+        if not message.is_next(chunk.index) and self._chunks_ahead() >= MOST_CHUNKS_AHEAD:
             return ready
         message.add(chunk.index, memoryview(body))
         self._unacknowledged_bytes += len(body)
@@ -161,6 +173,9 @@ class Incoming:
             self._next_id += 1
             ready.append(message.payload)
         return ready
+
+    def _chunks_ahead(self) -> int:
+        return sum(message.chunks_ahead for message in self._partial.values())
 
     def _discard(self, number: int) -> None:
         self._partial_bytes -= self._partial.pop(number).total + MESSAGE_OVERHEAD

@@ -1,0 +1,78 @@
+"""What a sender makes a receiver allocate grows with the bytes that it sent, whatever it announced."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilsum.transport.framing.datagrams import Chunk, Head
+from veilsum.transport.framing.incoming import MOST_CHUNKS_AHEAD, Incoming
+from veilsum.transport.limits import KIB, MIB, Limits
+
+HEAD = Head(bytes(7) + b"\1", bytes(7) + b"\2", 1, 1)
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("index", [0, 1, 65_535])
+def test_one_small_chunk_of_the_largest_message_occupies_little_more_than_itself(index: int) -> None:
+    """A chunk of 8 KiB that announces 512 MiB allocates a few KiB, and the sender's next message still arrives."""
+    limits = Limits()
+    b = Incoming(limits)
+    chunk = Chunk(HEAD, 0, 0, limits.max_message_bytes, 8 * KIB, index)
+    body = bytes(chunk.body_size)
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    assert b.receive_chunk(chunk, body, 0.0) == []
+    assert tracemalloc.get_traced_memory()[1] - before < 64 * KIB
+    assert b.receive_chunk(Chunk(HEAD, 1, 1, 5, 16, 0), b"hello", 0.0) == [b"hello"]
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_message_in_order_is_put_together_in_little_more_than_its_own_size() -> None:
+    b = Incoming(Limits())
+    before = tracemalloc.get_traced_memory()[0]
+    for index in range(32):
+        ready = b.receive_chunk(
+            Chunk(HEAD, 0, 0, 8 * MIB, 256 * KIB, index), bytes([index]) * (256 * KIB), 0.0
+        )
+        arrived = (index + 1) * 256 * KIB
+        assert tracemalloc.get_traced_memory()[0] - before < 1.25 * arrived + 64 * KIB
+    assert [bytes(message) for message in ready] == [b"".join(bytes([i]) * (256 * KIB) for i in range(32))]
+
+
+def test_small_chunks_that_wait_for_one_before_them_are_bounded_in_number() -> None:
+    """One byte in a chunk of its own costs far more than a byte: beyond a number they are dropped, and come again."""
+    b = Incoming(Limits())
+    count = MOST_CHUNKS_AHEAD + 100
+    for index in range(1, count):
+        b.receive_chunk(Chunk(HEAD, 0, 0, count, 1, index), b"x", 0.0)
+    assert b.state().bitmaps[0].bit_count() == MOST_CHUNKS_AHEAD
+    ready = b.receive_chunk(Chunk(HEAD, 0, 0, count, 1, 0), b"x", 0.0)
+    for index in range(MOST_CHUNKS_AHEAD, count):
+        ready += b.receive_chunk(Chunk(HEAD, 0, 0, count, 1, index), b"x", 0.0)
+    assert [bytes(message) for message in ready] == [b"x" * count]
+
+
+@given(st.permutations(range(12)), st.integers(1, 7), st.integers(1, 7))
+def test_chunks_in_any_order_give_the_message(order: list[int], size: int, last: int) -> None:
+    payload = bytes(range(11 * size + min(last, size)))
+    b = Incoming(Limits())
+    ready = [
+        message
+        for index in order
+        for message in b.receive_chunk(
+            Chunk(HEAD, 0, 0, len(payload), size, index), payload[index * size : (index + 1) * size], 0.0
+        )
+    ]
+    assert [bytes(message) for message in ready] == [payload]
