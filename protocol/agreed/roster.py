@@ -1,4 +1,4 @@
-"""Who may take part: names, roles and public keys, under one hash.
+"""Who may take part: names, roles and public keys, and where their chain of models begins, under one hash.
 
 The roster is made and signed by an organiser, never by the server
 (roles/federation/signed_roster.py). Here it is a value: a party that is not in it does not exist.
@@ -14,21 +14,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from veilsum.protocol.agreed.anchor import Anchor
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import PublicIdentity, Role
 from veilsum.protocol.crypto.signing import verify_signature
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 
+_PARTICIPANTS = (Role.CLIENT, Role.PEER)
+
 
 @dataclass(frozen=True)
 class Roster:
     version: int
     identities: tuple[PublicIdentity, ...]
+    anchor: Anchor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "identities", tuple(sorted(self.identities, key=lambda one: one.name)))
-        problems = list(_roster_problems(self.identities))
+        problems = [*_roster_problems(self.identities), *_anchor_problems(self.identities, self.anchor)]
         if problems:
             raise ParameterError(problems)
 
@@ -38,14 +42,17 @@ class Roster:
 
     @cached_property
     def digest(self) -> bytes:
+        """SHA-256 over version, identities and anchor; each part is a hash under a tag of its own kind."""
         parts = [identity.digest for identity in self.identities]
+        if self.anchor is not None:
+            parts.append(self.anchor.digest)
         return hashlib.sha256(
             length_prefixed(domain_tag("roster"), self.version.to_bytes(8, "big"), *parts)
         ).digest()
 
     @cached_property
     def participants(self) -> tuple[PartyId, ...]:
-        return tuple(one.name for one in self.identities if one.role in (Role.CLIENT, Role.PEER))
+        return tuple(one.name for one in self.identities if one.role in _PARTICIPANTS)
 
     def identity(self, name: str) -> PublicIdentity:
         found = self._by_name.get(PartyId(name))
@@ -55,7 +62,7 @@ class Roster:
 
     def require_participant(self, name: str) -> PublicIdentity:
         found = self.identity(name)
-        if found.role not in (Role.CLIENT, Role.PEER):
+        if found.role not in _PARTICIPANTS:
             raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} is a {found.role}, not a participant")
         return found
 
@@ -75,3 +82,11 @@ def _roster_problems(identities: Iterable[PublicIdentity]) -> Iterable[str]:
             yield f"{owner} and {identity.name} have the same key"
         if (identity.role is Role.SERVER) != (identity.name == SERVER):
             yield f"the server is the party named '{SERVER}', and no other: {identity.name} is a {identity.role}"
+
+
+def _anchor_problems(identities: Iterable[PublicIdentity], anchor: Anchor | None) -> Iterable[str]:
+    """Names that the roster does not list may vote no more, but count: they were evicted since."""
+    voters = () if anchor is None else anchor.electorate
+    for identity in identities:
+        if identity.name in voters and identity.role not in _PARTICIPANTS:
+            yield f"{identity.name} is a {identity.role} and has no vote: leave it out of the electorate"
