@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.protocol.agreed.threat import Threat, threshold_for
+from veilsum.protocol.agreed.threat import (
+    Threat,
+    agreement_threshold,
+    smallest_cohort,
+    threshold_for,
+    tolerated_colluders,
+)
 from veilsum.protocol.errors import ParameterError
 
 holder_counts = st.integers(2, 5000)
@@ -62,3 +68,53 @@ def test_small_and_familiar_sizes(holders: int, semi_honest: int, lying: int) ->
 def test_sharing_with_nobody_is_refused(holders: int, threat: Threat) -> None:
     with pytest.raises(ParameterError, match=f"not {holders}"):
         threshold_for(holders, threat)
+
+
+@pytest.mark.parametrize("participants", range(3, 61))
+def test_whatever_session_the_server_picks_two_lists_do_not_both_count(participants: int) -> None:
+    """And no smaller threshold would do."""
+    colluders = tolerated_colluders(participants, Threat.LYING)
+    for size in range(1, participants + 1):
+        threshold = agreement_threshold(size, colluders)
+        assert 2 * threshold > size + colluders >= 2 * (threshold - 1)
+        assert threshold > min(size, colluders)
+
+
+@pytest.mark.parametrize("participants", range(3, 61))
+def test_at_the_whole_roster_the_threshold_is_the_one_of_the_holders(participants: int) -> None:
+    for threat in Threat:
+        colluders = tolerated_colluders(participants, threat)
+        assert agreement_threshold(participants, colluders) == threshold_for(participants, threat)
+
+
+def test_two_thirds_of_a_small_session_would_let_two_lists_count() -> None:
+    colluders = tolerated_colluders(20, Threat.LYING)
+    assert colluders == 6
+    assert 2 * threshold_for(8, Threat.LYING) <= 8 + colluders
+    assert 2 * agreement_threshold(8, colluders) > 8 + colluders
+
+
+@pytest.mark.parametrize("participants", range(3, 61))
+def test_the_smallest_cohort_can_agree_and_has_two_honest_members(participants: int) -> None:
+    colluders = tolerated_colluders(participants, Threat.LYING)
+    cohort = smallest_cohort(colluders)
+    assert agreement_threshold(cohort, colluders) <= cohort
+    assert cohort - colluders >= 2
+
+
+@pytest.mark.parametrize(
+    ("participants", "colluders", "threshold", "cohort"),
+    [(3, 1, 3, 3), (4, 1, 3, 3), (5, 1, 4, 3), (8, 2, 6, 4), (20, 6, 14, 8)],
+)
+def test_the_defaults_of_familiar_rosters(
+    participants: int, colluders: int, threshold: int, cohort: int
+) -> None:
+    assert tolerated_colluders(participants, Threat.LYING) == colluders
+    assert agreement_threshold(participants, colluders) == threshold
+    assert smallest_cohort(colluders) == cohort
+
+
+@pytest.mark.parametrize(("size", "colluders"), [(0, 0), (-1, 2), (4, -1)])
+def test_a_threshold_among_nobody_is_refused(size: int, colluders: int) -> None:
+    with pytest.raises(ParameterError, match=f"{size} voters with {colluders} colluders"):
+        agreement_threshold(size, colluders)
