@@ -35,7 +35,7 @@ from veilsum.protocol.machines.attempt import (
     require_same_attempt,
 )
 from veilsum.protocol.machines.decisions import AttemptEntered
-from veilsum.protocol.machines.early_messages import EarlyMessages
+from veilsum.protocol.machines.early_messages import EarlyMessages, early_share
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
@@ -68,7 +68,6 @@ from veilsum.protocol.machines.transitions import Phase, Trigger
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Message, Stamp
 
-EARLY_MESSAGES_PER_SENDER = 8
 KNOCKS_PER_PATIENCE = 20
 
 
@@ -93,7 +92,7 @@ class ParticipantMachine:
         self._last_attempt = (-1, -1)
         self._round_model_hash = b""
         self._training = LocalTraining()
-        self._early = EarlyMessages(EARLY_MESSAGES_PER_SENDER)
+        self._early = EarlyMessages(early_share(rules.parameters, len(rules.roster.participants)))
         self._deadline: float | None = None
         self._give_up_at = float("inf")
 
@@ -278,7 +277,7 @@ class ParticipantMachine:
         """Of a session or attempt that we may enter next, but have not entered yet."""
         if isinstance(message, Invitation | Farewell):
             return sender == SERVER and self._machine is not None and self._machine.is_decisive
-        if isinstance(message, SessionOpened) or self._early.full_of(sender):
+        if isinstance(message, SessionOpened):
             return False
         if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
             return sender in self._rules.roster.participants

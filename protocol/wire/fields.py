@@ -36,6 +36,8 @@ TENSOR_DTYPES: Final = ("|u1", "<u4", "<u8", "<f4", "<f8")
 """Words of the two rings, plain floats, and octets for sealed vectors that are too large for `bytes`."""
 
 MAX_INTEGER: Final = 2**64 - 1
+DEFAULT_MAX_INTEGER: Final = 2**48 - 1
+"""Of rounds, attempts and counts: what follows one, and the sum of one per party, still has eight bytes."""
 DEFAULT_MAX_TEXT: Final = 1024
 DEFAULT_MAX_BYTES: Final = 65_536
 DEFAULT_MAX_ITEMS: Final = 65_536
@@ -96,7 +98,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class IntegerField(FieldType):
-    most: int = MAX_INTEGER
+    most: int = DEFAULT_MAX_INTEGER
 
     def check(self, value: object) -> int:
         if type(value) is not int:

@@ -24,6 +24,7 @@ from typing import Annotated, Final
 from veilsum.protocol.crypto.domains import PROTOCOL_VERSION
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
+from veilsum.protocol.wire.fields import MAX_INTEGER
 from veilsum.protocol.wire.messages import (
     HASH_BYTES,
     MAX_NAME_BYTES,
@@ -63,7 +64,7 @@ class Header:
     phase: Name
     sender: PartyId
     receiver: PartyId
-    sequence: int
+    sequence: Annotated[int, AtMost(MAX_INTEGER)]
     roster_hash: Hash
     config_hash: Hash
     model_hash: HashOrEmpty

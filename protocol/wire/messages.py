@@ -11,7 +11,7 @@ The decorator compiles the annotations into a schema and checks every new instan
 caller builds it or the wire decoder; so any message that exists is valid. A scheme outside this package
 defines its messages in the same way. Field types:
 
-    int (0 to 2^64 - 1), float (finite), bool, str, bytes, PartyId, Tensor (one contiguous dimension),
+    int (0 to 2^48 - 1), float (finite), bool, str, bytes, PartyId, Tensor (one contiguous dimension),
     tuple[T, ...], Mapping[PartyId, T], T | None, and classes registered with @record
 
 with bounds as `Annotated[bytes, Length(32)]`, `MaxLength(n)` or, for integers, `AtMost(n)`. A rule that needs

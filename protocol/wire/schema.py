@@ -24,6 +24,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
 from veilsum.protocol.wire.fields import (
     DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_INTEGER,
     DEFAULT_MAX_ITEMS,
     DEFAULT_MAX_TEXT,
     MAX_INTEGER,
@@ -163,7 +164,7 @@ def _compile_scalar(annotation: Any, bound: Length | MaxLength | AtMost | None) 
     if isinstance(annotation, NewType):
         annotation = annotation.__supertype__
     if annotation is int and (bound is None or isinstance(bound, AtMost)):
-        return IntegerField(MAX_INTEGER if bound is None else bound.most)
+        return IntegerField(DEFAULT_MAX_INTEGER if bound is None else bound.most)
     if annotation is float and bound is None:
         return FloatField()
     if annotation is bool and bound is None:

@@ -114,6 +114,7 @@ def _undecodable_envelopes() -> dict[WireDefect, list[tuple[str, bytes]]]:
     front = header + length + signature
     gap = -len(front) % 8
     sender = header.index(b"\x05alice")
+    beyond = {"2^48": struct.pack("<Q", 2**48), "2^64 - 1": b"\xff" * 8}
     return {
         WireDefect.NOT_AN_ENVELOPE: [("no bytes at all", b""), ("other magic", b"VSUN" + good[4:])],
         WireDefect.WRONG_VERSION: [
@@ -134,6 +135,8 @@ def _undecodable_envelopes() -> dict[WireDefect, list[tuple[str, bytes]]]:
         WireDefect.OVERSIZE: [("body of 2^64 - 1 bytes", header + b"\xff" * 8 + good[len(header) + 8 :])],
         WireDefect.BAD_TEXT: [("sender is not ASCII", good[: sender + 1] + b"\xff" + good[sender + 2 :])],
         WireDefect.OUT_OF_BOUNDS: [
+            *((f"round {words}", good[:8] + number + good[16:]) for words, number in beyond.items()),
+            *((f"attempt {words}", good[:16] + number + good[24:]) for words, number in beyond.items()),
             ("sender is no party name", good[: sender + 1] + b"A" + good[sender + 2 :]),
             (
                 "sender is the receiver",

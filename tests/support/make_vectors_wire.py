@@ -47,7 +47,7 @@ def good_messages() -> dict[str, Message]:
         "an empty vector": MaskedInput(STAMP, np.array([], "<f4")),
         "every field type": Everything(
             stamp=STAMP,
-            count=2**64 - 1,
+            count=2**48 - 1,
             bounded=7,
             weight=-0.5,
             ready=True,
@@ -229,6 +229,12 @@ def _broken_values() -> BadBodies:
         WireDefect.OUT_OF_BOUNDS: [
             ("31 bytes for 32", KIND_KEYS, _body(_map(("key", _pack(bytes(31))), ("signature", SIGNATURE)))),
             ("negative integer", KIND_INTERVAL, _body(_map(("first", b"\xff"), ("last", b"\x01")))),
+            ("integer of 2^48", KIND_INTERVAL, _body(_map(("first", b"\x01"), ("last", _pack(2**48))))),
+            (
+                "integer of 2^64 - 1",
+                KIND_INTERVAL,
+                _body(_map(("first", b"\x01"), ("last", _pack(2**64 - 1)))),
+            ),
             ("rule over two fields", KIND_INTERVAL, _body(_map(("first", b"\x02"), ("last", b"\x01")))),
             ("not a number", KIND_RATIO, _body(_map(("ratio", _pack(float("nan")))))),
             ("infinity", KIND_RATIO, _body(_map(("ratio", _pack(float("inf")))))),

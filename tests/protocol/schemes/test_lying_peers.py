@@ -27,7 +27,7 @@ from veilsum.protocol.crypto.boxes import seal_box
 from veilsum.protocol.crypto.sealing import seal
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.participant import EARLY_MESSAGES_PER_SENDER
+from veilsum.protocol.machines.early_messages import MESSAGES_PER_SENDER, early_share
 from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionTerms
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
@@ -340,8 +340,23 @@ def test_a_flood_of_early_messages_crowds_out_nobody() -> None:
     table = lying_table("ampc", 5)
     until(table, Invitation, "p1")
     junk = ModelWanted(Stamp())
-    for _ in range(EARLY_MESSAGES_PER_SENDER):
+    for _ in range(MESSAGES_PER_SENDER):
         assert say(table, "p0", "p1", junk) is None
     refuses(table, "p1", "p0", junk, REASON.UNEXPECTED_MESSAGE)
     assert say(table, "p2", "p1", junk) is None
+    assert all_agree(table)
+
+
+def test_early_messages_are_bounded_in_bytes_too() -> None:
+    """What may wait follows from the agreed dimension; more is refused in the name of its sender, and not held."""
+    table = lying_table("ampc", 5)
+    until(table, Invitation, "p1")
+    share = early_share(table.federation.rules.parameters, 5)
+    fits, too_large = (
+        ShareVector(Stamp(), np.zeros(size, "|u1")) for size in (share.bytes // 2, share.bytes)
+    )
+    refuses(table, "p1", "p0", too_large, REASON.UNEXPECTED_MESSAGE)
+    assert say(table, "p0", "p1", fits) is None
+    refuses(table, "p1", "p0", fits, REASON.UNEXPECTED_MESSAGE)
+    assert say(table, "p2", "p1", fits) is None
     assert all_agree(table)

@@ -38,7 +38,7 @@ ALICE = PartyId("alice")
 def everything(**changed: Any) -> Everything:
     good: dict[str, Any] = {
         "stamp": STAMP,
-        "count": 2**64 - 1,
+        "count": 2**48 - 1,
         "bounded": 7,
         "weight": 0.5,
         "ready": True,
@@ -65,7 +65,7 @@ def everything(**changed: Any) -> Everything:
 
 WRONG = [
     ("count", -1, WireDefect.OUT_OF_BOUNDS, "Everything.count"),
-    ("count", 2**64, WireDefect.OUT_OF_BOUNDS, "Everything.count"),
+    ("count", 2**48, WireDefect.OUT_OF_BOUNDS, "Everything.count"),
     ("count", True, WireDefect.WRONG_TYPE, "Everything.count"),
     ("count", np.uint64(1), WireDefect.WRONG_TYPE, "Everything.count"),
     ("bounded", 8, WireDefect.OUT_OF_BOUNDS, "Everything.bounded"),
