@@ -82,6 +82,11 @@ class FixedPoint:
     def scale(self) -> float:
         return float(2.0**self.fractional_bits)
 
+    @property
+    def largest_word(self) -> int:
+        """The largest absolute value of a word of one upload; twice it, times all parties, is below 2^b."""
+        return int(_largest_upload(self.clip, self.fractional_bits))
+
     def vector_length(self, dimension: int) -> int:
         return dimension + EXTRA_COORDINATES
 
@@ -167,8 +172,12 @@ class FixedPoint:
 
 def fits_budget(ring: Ring, parties: int, clip: float, fractional_bits: int) -> bool:
     """The budget rule, in exact arithmetic."""
-    largest = max(Fraction(_largest_value(clip)), Fraction(1)) * (1 << fractional_bits) + 1
-    return parties * largest < ring.signed_limit
+    return parties * _largest_upload(clip, fractional_bits) < ring.signed_limit
+
+
+def _largest_upload(clip: float, fractional_bits: int) -> Fraction:
+    """What no word of one upload exceeds, in absolute value."""
+    return max(Fraction(_largest_value(clip)), Fraction(1)) * (1 << fractional_bits) + 1
 
 
 def bits_of_one_sample(max_weight: int) -> int:

@@ -26,11 +26,14 @@ from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.boxes import Channel, open_box, seal_box
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.linear_tag import LinearTags, group_key_id
 from veilsum.protocol.crypto.sealing import RsaPrivateKey, open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey, verify_signature
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.numbers.fixedpoint import plan
 from veilsum.protocol.randomness import require_random
+from veilsum.protocol.secure_sum.verification import AttemptTags
 from veilsum.roles.federation.keystore import PRIVATE_FILE, create_identity, load_identity
 from veilsum.roles.process.entropy import SeededEntropy, require_real_entropy
 
@@ -107,6 +110,10 @@ HOLDERS: dict[str, Callable[[bytes], object]] = {
     "identity": lambda secret: Identity(
         PartyId("alice"), Role.CLIENT, SigningKey.from_private(Secret(secret))
     ),
+    "linear tags": lambda secret: LinearTags(Secret(secret)),
+    "tags of an attempt": lambda secret: AttemptTags(
+        plan(3, 9, 8.0, 64).encoding, Secret(secret), [PartyId("alice")]
+    ),
     "seeded entropy": SeededEntropy,
     "party entropy": lambda secret: SeededEntropy(secret).for_party("alice"),
 }
@@ -163,6 +170,9 @@ def failures(secret: bytes) -> dict[str, Callable[[], object]]:
         "derive from a long secret": lambda: derive_key(Secret(secret * 2), Purpose.SEAL, CONTEXT),
         "load a long signing key": lambda: SigningKey.from_private(Secret(secret * 2)),
         "load a long agreement key": lambda: AgreementKey.from_private(Secret(secret * 2)),
+        "tag under a long key": lambda: LinearTags(Secret(secret * 2)),
+        "show the id of a long key": lambda: group_key_id(Secret(secret * 2)),
+        "check a sum that is none": lambda: LinearTags(hidden).require_sum(0, [b"sum"], 3, [0]),
         "load no RSA key": lambda: RsaPrivateKey.from_der(hidden),
         "short randomness": lambda: require_random(lambda _: secret, 33),
         "seeded randomness": lambda: require_real_entropy(SeededEntropy(secret)),

@@ -1,4 +1,4 @@
-"""Write the test vectors of the fixed-point encoding and of the mask streams.
+"""Write the test vectors of the fixed-point encoding, of the mask streams and of the tags of sums.
 
     python tests/support/make_vectors_numbers.py
 
@@ -16,10 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from veilsum.protocol.crypto.linear_tag import group_key_id
 from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.fixedpoint import FixedPoint
 from veilsum.protocol.numbers.ring import Ring, add_into
 from veilsum.protocol.numbers.stream import apply_masks
+from veilsum.protocol.secure_sum.verification import AttemptTags, attempt_tags
+from veilsum.protocol.wire.messages import Stamp
 
 FOLDER = Path(__file__).parents[2] / "specs" / "vectors" / "v8"
 OURS = (
@@ -32,12 +36,14 @@ Json = dict[str, Any]
 WIDE: Json = {"bits": 64, "fractional_bits": 40, "clip": 8.0, "max_parties": 100, "max_weight": 1000}
 NARROW: Json = {"bits": 32, "fractional_bits": 21, "clip": 8.0, "max_parties": 100, "max_weight": 1000}
 TIES: Json = {"bits": 32, "fractional_bits": 1, "clip": 8.0, "max_parties": 3, "max_weight": 1}
+MEMBERS = ["alice", "bob", "carol", "dora"]
+SURVIVORS = (["carol"], ["alice", "dora"], ["alice", "bob", "dora"], MEMBERS)
 VALUES = (0.0, 1.0, -1.0, 0.1, -0.1, 8.0, -8.0, 2.0**-41, 3 * 2.0**-42, 1 / 3)
 
 
 def build() -> dict[str, Json]:
     """Every generated file by name, without its suffix."""
-    return {**_encoding(), **_encoding_refused(), **_decoding(), **_streams()}
+    return {**_encoding(), **_encoding_refused(), **_decoding(), **_streams(), **_tags(), **_sums()}
 
 
 def encoding_of(numbers: Json) -> FixedPoint:
@@ -188,6 +194,121 @@ def _stream_case(bits: int, length: int, added: int, subtracted: int) -> Json:
         "subtract": [key.hex() for key in subtract],
         "start": start.hex(),
         "result": result.hex(),
+    }
+
+
+def stamp_of(numbers: Json) -> Stamp:
+    session, model_hash = (bytes.fromhex(numbers[name]) for name in ("session", "model_hash"))
+    return Stamp(session, numbers["round"], numbers["attempt"], model_hash)
+
+
+def _tags() -> dict[str, Json]:
+    cases = [
+        _tag_case(numbers, dimension, attempt, party)
+        for numbers in (WIDE, NARROW)
+        for dimension in (1, 2, 3, 6, 10)
+        for attempt, party in ((1, "alice"), (2, "alice"), (2, "bob"))
+    ]
+    stranger = {**cases[0], "party": "mallory"}
+    short = {**cases[0], "group_key": _fixed("group key", 31).hex()}
+    return {
+        "tag": _file("tag", cases),
+        "tag_bad_member": _bad("tag", "SURVIVOR_LIST", [stranger]),
+        "tag_bad_key_length": _bad("tag", "LocalProtocolError", [short]),
+    }
+
+
+def _tag_case(numbers: Json, dimension: int, attempt: int, party: str) -> Json:
+    encoding, group_key = encoding_of(numbers), Secret(_fixed("group key"))
+    words = encoding.encode(np.resize(np.array(VALUES[3:]), dimension), 333)
+    case: Json = {
+        **numbers,
+        "group_key": group_key.reveal().hex(),
+        "group_key_id": group_key_id(group_key).hex(),
+        "session": _fixed("session").hex(),
+        "round": 7,
+        "attempt": attempt,
+        "model_hash": _fixed("model").hex(),
+        "members": MEMBERS,
+        "party": party,
+        "words": words.tobytes().hex(),
+    }
+    tags = attempt_tags(encoding, group_key, stamp_of(case), [PartyId(name) for name in MEMBERS])
+    limbs = tags.limbs_for(PartyId(party), words)
+    return {**case, "attempt_key": tags.key.reveal().hex(), "limbs": limbs.tobytes().hex()}
+
+
+def _sums() -> dict[str, Json]:
+    good = [_sum_case(numbers, names, names) for numbers in (WIDE, NARROW) for names in SURVIVORS]
+    refused = [{key: value for key, value in case.items() if key != "accepted"} for case in good]
+    all_of_them = [case for case in refused if len(case["survivors"]) == len(MEMBERS)]
+    other_sums = [(["bob", "carol"], ["bob", "dora"]), (["bob", "bob"], ["bob", "dora"]), (["bob"], MEMBERS)]
+    return {
+        "tag_sum": _file("require_sum", good),
+        "tag_sum_bad_words": _bad(
+            "require_sum",
+            "SUM_FALSIFIED",
+            [
+                {**case, "words": changed.hex()}
+                for case in all_of_them
+                for words in [bytes.fromhex(case["words"])]
+                for changed in (
+                    bytes([words[0] ^ 1]) + words[1:],
+                    words[8:16] + words[:8] + words[16:],
+                    words[:-8],
+                )
+            ],
+        ),
+        "tag_sum_bad_tags": _bad(
+            "require_sum",
+            "SUM_FALSIFIED",
+            [
+                {**case, "limbs": _one_more(case["limbs"], by)}
+                for case in refused
+                for by in (1, 5 * len(MEMBERS) * 2)
+            ],
+        ),
+        "tag_sum_bad_survivors": _bad(
+            "require_sum",
+            "SUM_FALSIFIED",
+            [
+                {key: value for key, value in _sum_case(numbers, summed, said).items() if key != "accepted"}
+                for numbers in (WIDE, NARROW)
+                for summed, said in other_sums
+            ],
+        ),
+        "tag_sum_bad_attempt": _bad(
+            "require_sum",
+            "SUM_FALSIFIED",
+            [{**case, "attempt_key": _fixed("other attempt key").hex()} for case in refused],
+        ),
+    }
+
+
+def _one_more(limbs: str, by: int) -> str:
+    """The sum of tags raised by more than the check allows, or by no multiple of five."""
+    words = bytes.fromhex(limbs)
+    size = len(words) // 8
+    return ((int.from_bytes(words[:size], "little") + by).to_bytes(size, "little") + words[size:]).hex()
+
+
+def _sum_case(numbers: Json, summed: list[str], said: list[str]) -> Json:
+    encoding, key = encoding_of(numbers), Secret(_fixed("attempt key"))
+    total, limbs = encoding.ring.zeros(encoding.vector_length(5)), encoding.ring.zeros(8)
+    for name in summed:
+        i = MEMBERS.index(name)
+        words = encoding.encode(np.array(VALUES[i : i + 5]), 250 * (i + 1))
+        add_into(total, words)
+        tags = AttemptTags(encoding, key, [PartyId(member) for member in MEMBERS])
+        add_into(limbs, tags.limbs_for(PartyId(name), words))
+    return {
+        **numbers,
+        "attempt_key": key.reveal().hex(),
+        "members": MEMBERS,
+        "survivors": said,
+        "words": total.tobytes().hex(),
+        "limbs": limbs.tobytes().hex(),
+        "accepted": True,
     }
 
 
