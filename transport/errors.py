@@ -61,11 +61,3 @@ class BrokerRefused(TransportError):
         self.broker = broker
         self.detail = detail
         super().__init__(f"the broker at {broker} refused the connection: {detail}")
-
-
-class AddressTaken(TransportError):
-    """Another process connected to the broker under our address, so the broker closed our connection."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__(f"another process is running as {address}: stop one of the two")

@@ -6,11 +6,14 @@ settings of the broker they are all that names MQTT outside `transport/mqtt/`, b
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
-from veilsum.roles.broker.files import OBSERVER
-from veilsum.roles.broker.logins import read_password
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.logins import OBSERVER, PASSWORD_FILE, is_observer, read_login, read_password
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion, Tls
@@ -28,7 +31,7 @@ def broker_address(loaded: LoadedFederation, name: str, key_folder: Path) -> Bro
     return BrokerAddress(
         config.broker_host,
         config.broker_port,
-        username=name,
+        username=Topics(loaded.federation_id).login(name),
         password=read_password(key_folder),
         tls=Tls(ca) if config.broker_tls else None,
         version=cast("MqttVersion", config.mqtt_version),
@@ -44,7 +47,46 @@ def transport_over_broker(loaded: LoadedFederation, key_folder: Path) -> Transpo
     return open_transport
 
 
-def observers_link(loaded: LoadedFederation, key_folder: Path | None = None) -> MqttLink:
-    """A link that hears statuses with the login of observers."""
-    address = broker_address(loaded, OBSERVER, key_folder or loaded.key_folder(OBSERVER))
-    return MqttLink(address, Topics(loaded.federation_id), OBSERVER, LISTEN_WITHIN_S)
+def observers_link(loaded: LoadedFederation, key_folder: Path) -> MqttLink:
+    """A link that hears statuses with the login of an observer."""
+    name, _ = read_login(key_folder)
+    if not is_observer(name):
+        raise LocalProtocolError(
+            f"{key_folder} holds the login of {name}, which would lose its connection: name a folder of an observer"
+        )
+    return MqttLink(
+        broker_address(loaded, name, key_folder), Topics(loaded.federation_id), name, LISTEN_WITHIN_S
+    )
+
+
+@contextmanager
+def observers_folder(loaded: LoadedFederation, chosen: Path | None = None) -> Iterator[Path]:
+    """The login folder of an observer, the given one or the first that nobody on this machine uses; ours meanwhile.
+
+    A login connects once at a time: a second observer under the same one would push the first off.
+    """
+    folders = [chosen] if chosen else sorted(loaded.key_folder(OBSERVER).parent.glob(f"{OBSERVER}*"))
+    for folder in folders:
+        with (folder / PASSWORD_FILE).open("rb") as file:
+            if _taken(file):
+                yield folder
+                return
+    if not folders:
+        where = loaded.key_folder(OBSERVER).parent
+        raise LocalProtocolError(
+            f"{where} holds no login of an observer: get a folder {OBSERVER}-... from the organiser (veilsum roster "
+            "observer), and name it with --key"
+        )
+    raise LocalProtocolError(
+        f"{', '.join(folder.name for folder in folders)}: in use by other processes of this machine; wait for one, or "
+        "ask the organiser for another login: veilsum roster observer"
+    )
+
+
+def _taken(file: IO[bytes]) -> bool:
+    """Whether the lock of a file is ours now; it ends with the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

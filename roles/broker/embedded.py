@@ -3,6 +3,10 @@
 It follows the same password file and access list as mosquitto. It speaks MQTT 3.1.1, reaches about half of
 mosquitto's rate, and forgets everything when it ends, which the transport survives: good for trying things
 out on one machine, not for a federation that matters.
+
+It does not keep a client identifier for its login, and says so when it starts: amqtt takes the subscriptions of an
+identifier away before it asks for the password, so that whoever reaches its port can push a party off for a moment.
+The party comes back by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from amqtt.broker import Broker
 from amqtt.contexts import Action
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 
-from veilsum.roles.broker.files import ACCESS_LIST, CERTIFICATE, CERTIFICATE_KEY, is_local, read_logins
+from veilsum.roles.broker.files import ACCESS_LIST, CERTIFICATE, CERTIFICATE_KEY, is_local, read_password_file
 from veilsum.roles.broker.logins import password_matches
 
 if TYPE_CHECKING:
@@ -27,8 +31,8 @@ if TYPE_CHECKING:
 
     from veilsum.roles.config.federation_config import FederationConfig
 
-PROGRAM = "embedded broker (amqtt)"
-"""What it is called, for people."""
+PROGRAM = "embedded broker (amqtt; for trials: whoever reaches its port can push parties off)"
+"""What it is called, for people, and what they must know about it."""
 GRACE_S = 1.0
 
 
@@ -45,7 +49,7 @@ class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is unty
     Config = PluginSettings
 
     async def authenticate(self, *, session: Session) -> bool:
-        line = read_logins(Path(self.config.folder)).get(session.username or "")
+        line = read_password_file(Path(self.config.folder)).get(session.username or "")
         return line is not None and password_matches(line, session.password or "")
 
 

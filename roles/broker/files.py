@@ -1,8 +1,8 @@
 """What the broker's machine needs: a mosquitto configuration, logins, an access list, a certificate.
 
     mosquitto.conf           limits that lose nothing, and paths relative to this folder
-    passwords                one line per identity (roles/broker/logins.py), mode 0600
-    acl                      what each identity may read and write (transport/mqtt/topics.py), mode 0600
+    passwords                one line per login (roles/broker/logins.py), mode 0600
+    acl                      what each login may read and write (transport/mqtt/topics.py), mode 0600
     ca.pem                   the federation's own certificate authority; every machine gets a copy
     server.pem, server.key   the broker's certificate, and its key with mode 0600
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.broker.certificates import create_authority, issue_certificate
-from veilsum.roles.broker.logins import require_login_line
+from veilsum.roles.broker.logins import is_observer, require_login_line, with_login
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.private_files import (
     make_private_folder,
@@ -40,9 +40,8 @@ AUTHORITY = "ca.pem"
 AUTHORITY_KEY = "ca.key"
 CERTIFICATE = "server.pem"
 CERTIFICATE_KEY = "server.key"
-OBSERVER = "observer"
-"""The login of `veilsum status` and other observers: it reads what parties tell about themselves, and can send
-no datagrams."""
+LOGIN_IS_IDENTIFIER = "use_username_as_clientid true"
+"""The line that makes mosquitto put the login in place of whatever client identifier a client asks for."""
 
 LARGEST_PACKET = 2 * MIB
 _SMALLEST_QUEUE = 64 * MIB
@@ -54,6 +53,9 @@ _MOSQUITTO = """\
 
 listener {listener}
 {tls}
+# The login is the client identifier, whatever a client asks for, so that nobody can push another off.
+{login_is_identifier}
+
 # Each identity has a login, and may write under its own name only.
 allow_anonymous false
 password_file {passwords}
@@ -100,6 +102,7 @@ def mosquitto_configuration(config: FederationConfig) -> str:
         name=config.name,
         listener=listener,
         tls=tls,
+        login_is_identifier=LOGIN_IS_IDENTIFIER,
         passwords=PASSWORDS,
         acl=ACCESS_LIST,
         window_mib=window // MIB,
@@ -112,16 +115,23 @@ def access_list(federation_id: str, names: Iterable[str]) -> str:
     """The text of mosquitto's acl file: what each of these identities needs, and nothing else."""
     topics = Topics(federation_id)
     blocks = []
-    for name in sorted({*names, OBSERVER}):
+    for name in sorted(set(names)):
         rules = topics.access_rules(name)
-        if name == OBSERVER:
+        if is_observer(name):
             rules = tuple(rule for rule in rules if not (rule.may_write and "/from/" in rule.pattern))
-        blocks.append("\n".join([f"user {name}", *(rule.mosquitto() for rule in rules)]))
+        blocks.append("\n".join([f"user {topics.login(name)}", *(rule.mosquitto() for rule in rules)]))
     return "\n\n".join(blocks) + "\n"
 
 
-def read_logins(folder: Path) -> dict[str, str]:
-    """Name -> line of the password file; empty if there is none yet."""
+def read_logins(folder: Path, federation_id: str) -> dict[str, str]:
+    """Name -> line with this name, of one federation; lines without a federation were written by an earlier version."""
+    prefix = Topics(federation_id).login("x").removesuffix("x")
+    named = ((login.removeprefix(prefix), line) for login, line in read_password_file(folder).items())
+    return {name: with_login(line, name) for name, line in named}
+
+
+def read_password_file(folder: Path) -> dict[str, str]:
+    """Login -> line of the password file; empty if there is none yet."""
     path = folder / PASSWORDS
     if not path.exists():
         return {}
@@ -130,11 +140,14 @@ def read_logins(folder: Path) -> dict[str, str]:
 
 
 def write_logins(folder: Path, logins: Mapping[str, str], federation_id: str, names: Iterable[str]) -> None:
-    """Replace password file and access list; only the named identities and the observer are let in."""
-    admitted = {*names, OBSERVER}
-    lines = [line for name, line in sorted(logins.items()) if name in admitted]
+    """Replace password file and access list; only the named identities and observers are let in."""
+    admitted = {*names, *filter(is_observer, logins)}
+    topics = Topics(federation_id)
+    lines = [
+        with_login(line, topics.login(name)) for name, line in sorted(logins.items()) if name in admitted
+    ]
     replace_private_file(folder / PASSWORDS, "".join(f"{line}\n" for line in lines).encode("ascii"))
-    replace_private_file(folder / ACCESS_LIST, access_list(federation_id, names).encode("ascii"))
+    replace_private_file(folder / ACCESS_LIST, access_list(federation_id, admitted).encode("ascii"))
 
 
 def write_configuration(folder: Path, config: FederationConfig) -> None:

@@ -6,7 +6,13 @@ cannot be guessed, so the hash (PBKDF2-SHA512, as mosquitto writes it) may trave
 clear, and few iterations do: they cost the broker's only thread on every connection.
 
     broker-password    in the key folder, mode 0600
-    broker-login       beside it: the line for the broker's password file, to be enrolled with the public keys
+    broker-login       beside it: name and hash, to be enrolled with the public keys
+
+In the broker's password file the name has the federation before it (transport/mqtt/topics.py), and that login is the
+client identifier too: nobody can push another party off, and federations can share a broker.
+
+A few logins are for observers. They hold no key of the protocol, read what parties tell about themselves, and can send
+no datagrams. Each connects once at a time, so there are several.
 
 Implements specs/broker.md, section 1.
 """
@@ -25,6 +31,9 @@ from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.federation.private_files import create_private_file, read_private_file
 from veilsum.roles.process.entropy import system_entropy
 
+OBSERVER = "observer"
+OBSERVERS = tuple(f"{OBSERVER}-{number}" for number in range(1, 4))
+"""The logins that a new federation has for `veilsum status` and other observers."""
 PASSWORD_FILE = "broker-password"  # noqa: S105 - the name of a file
 LOGIN_FILE = "broker-login"
 
@@ -32,7 +41,7 @@ _PASSWORD_BYTES = 32
 _SALT_BYTES = 12
 _HASH_BYTES = 64
 _ITERATIONS = 1000
-_LINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,62}):\$7\$(\d{1,7})\$([A-Za-z0-9+/=]{4,64})\$([A-Za-z0-9+/=]{88})")
+_LINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,95}):\$7\$(\d{1,7})\$([A-Za-z0-9+/=]{4,64})\$([A-Za-z0-9+/=]{88})")
 
 
 def create_login(folder: Path, name: str, random: RandomBytes = system_entropy) -> str:
@@ -46,6 +55,16 @@ def create_login(folder: Path, name: str, random: RandomBytes = system_entropy) 
 
 def read_password(folder: Path) -> str:
     return read_private_file(folder / PASSWORD_FILE).decode("ascii").strip()
+
+
+def read_login(folder: Path) -> tuple[str, str]:
+    """Whose login a folder holds, and its line."""
+    return require_login_line(read_private_file(folder / LOGIN_FILE).decode("ascii"))
+
+
+def is_observer(name: str) -> bool:
+    """Whether a name is kept for observers; no party is called so."""
+    return name == OBSERVER or name.startswith(f"{OBSERVER}-")
 
 
 def password_line(name: str, password: str, salt: bytes) -> str:
@@ -64,6 +83,11 @@ def require_login_line(text: str) -> tuple[str, str]:
             "of the key folder"
         )
     return match[1], line
+
+
+def with_login(line: str, login: str) -> str:
+    """The same password under another login."""
+    return f"{login}:{line.partition(':')[2]}"
 
 
 def password_matches(line: str, password: str) -> bool:

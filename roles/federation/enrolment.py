@@ -15,13 +15,19 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterEr
 from veilsum.protocol.identifiers import SERVER, require_party_id
 from veilsum.roles.broker.files import (
     AUTHORITY,
-    OBSERVER,
     read_logins,
     write_certificates,
     write_configuration,
     write_logins,
 )
-from veilsum.roles.broker.logins import LOGIN_FILE, create_login, require_login_line
+from veilsum.roles.broker.logins import (
+    LOGIN_FILE,
+    OBSERVER,
+    OBSERVERS,
+    create_login,
+    is_observer,
+    require_login_line,
+)
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, ORGANISER_FOLDER, enrolment_problems
@@ -54,8 +60,7 @@ def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool
     if config.broker_tls and config.broker_ca is None:
         config = replace(config, broker_ca=f"{BROKER_FOLDER}/{AUTHORITY}")
     config.require_workable()
-    if OBSERVER in config.parties or ORGANISER in config.parties:
-        raise ParameterError([f"no party may be called {OBSERVER!r} or {ORGANISER!r}: those names are taken"])
+    _require_free_names(config)
     folder.mkdir(parents=True, exist_ok=True)
     make_private_folder(folder / KEYS_FOLDER)
     replace_public_file(folder / FILE_NAME, config.to_toml().encode("utf-8"))
@@ -64,7 +69,7 @@ def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool
     write_configuration(broker, config)
     if config.broker_tls:
         write_certificates(broker, folder / ORGANISER_FOLDER, config)
-    logins = {OBSERVER: create_login(folder / KEYS_FOLDER / OBSERVER, OBSERVER)}
+    logins = {name: create_login(folder / KEYS_FOLDER / name, name) for name in OBSERVERS}
     identities: list[PublicIdentity] = []
     for name, role in _parties_with_roles(config) if with_keys else ():
         identity, logins[name] = create_party(folder / KEYS_FOLDER / name, name, role)
@@ -102,7 +107,7 @@ def add_party(
                 AbortReason.WRONG_ROSTER,
                 f"{listed.name} is listed already: to replace its keys, first veilsum roster evict",
             )
-    logins = read_logins(folder / BROKER_FOLDER)
+    logins = _logins(folder, signed)
     login_file = login_file or public_file.with_name(LOGIN_FILE)
     if login_file.exists():
         name, line = require_login_line(login_file.read_text(encoding="ascii"))
@@ -120,14 +125,14 @@ def evict_party(folder: Path, organiser_folder: Path, name: str) -> SignedRoster
     signed.roster.identity(name)
     identities = tuple(one for one in signed.roster.identities if one.name != name)
     evicted = {**signed.evicted, name: signed.version + 1}
-    logins = {user: line for user, line in read_logins(folder / BROKER_FOLDER).items() if user != name}
+    logins = {user: line for user, line in _logins(folder, signed).items() if user != name}
     return _sign(folder, organiser_folder, signed, identities, evicted, logins)
 
 
 def sign_again(folder: Path, organiser_folder: Path) -> SignedRoster:
     """Sign the settings as federation.toml has them now."""
     signed = read_roster(folder / ROSTER_FILE)
-    logins = read_logins(folder / BROKER_FOLDER)
+    logins = _logins(folder, signed)
     return _sign(folder, organiser_folder, signed, signed.roster.identities, dict(signed.evicted), logins)
 
 
@@ -138,7 +143,36 @@ def configure_broker(folder: Path, organiser_folder: Path) -> None:
     write_configuration(broker, config)
     if config.broker_tls:
         write_certificates(broker, organiser_folder, config)
-    _publish_logins(folder, read_roster(folder / ROSTER_FILE), read_logins(broker))
+    signed = read_roster(folder / ROSTER_FILE)
+    _publish_logins(folder, signed, _logins(folder, signed))
+
+
+def add_observer(folder: Path, name: str, key_folder: Path) -> None:
+    """A login for one more observer, in a folder of its own and at the broker."""
+    if not is_observer(require_party_id(name)):
+        raise ParameterError([f"an observer is called {OBSERVER}-NAME, not {name!r}"])
+    signed = read_roster(folder / ROSTER_FILE)
+    logins = _logins(folder, signed)
+    if name in logins:
+        raise ParameterError(
+            [f"{name} has a login already: take another name, or revoke it first with --revoke"]
+        )
+    logins[name] = create_login(key_folder, name)
+    _publish_logins(folder, signed, logins)
+
+
+def revoke_observer(folder: Path, name: str) -> None:
+    """Shut an observer out; who is on the roster is evicted instead."""
+    signed = read_roster(folder / ROSTER_FILE)
+    logins = _logins(folder, signed)
+    if name not in logins or not is_observer(name):
+        raise ParameterError(
+            [
+                f"{name} is no observer with a login: there are {', '.join(filter(is_observer, logins)) or 'none'}; "
+                "a party is shut out by veilsum roster evict"
+            ]
+        )
+    _publish_logins(folder, signed, {user: line for user, line in logins.items() if user != name})
 
 
 def require_usable_folder(folder: Path) -> None:
@@ -149,6 +183,17 @@ def require_usable_folder(folder: Path) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise ParameterError([f"{folder} is a file: choose a new folder"])
+
+
+def _require_free_names(config: FederationConfig) -> None:
+    taken = [name for name in config.parties if name == ORGANISER or is_observer(name)]
+    if taken:
+        raise ParameterError(
+            [
+                f"no party may be called {', '.join(taken)}: {ORGANISER}, {OBSERVER} and {OBSERVER}-... are "
+                "the names of others"
+            ]
+        )
 
 
 def _parties_with_roles(config: FederationConfig) -> list[tuple[str, Role]]:
@@ -173,6 +218,7 @@ def _sign(
         )
     config = FederationConfig.from_toml(folder / FILE_NAME)
     config.require_workable()
+    _require_free_names(config)
     problems = list(enrolment_problems(config, identities))
     if problems:
         raise ParameterError(problems)
@@ -185,6 +231,10 @@ def _publish(folder: Path, signed: SignedRoster, logins: dict[str, str]) -> None
     """Logins first: a roster that names a party whom the broker does not let in yet would only confuse."""
     _publish_logins(folder, signed, logins)
     write_roster(folder / ROSTER_FILE, signed)
+
+
+def _logins(folder: Path, signed: SignedRoster) -> dict[str, str]:
+    return read_logins(folder / BROKER_FOLDER, signed.federation_id)
 
 
 def _publish_logins(folder: Path, signed: SignedRoster, logins: dict[str, str]) -> None:

@@ -114,6 +114,12 @@ def reason_of(error: aiomqtt.MqttError) -> ReasonCode | None:
     return reason if isinstance(reason, ReasonCode) else None
 
 
+def code_of(error: aiomqtt.MqttError) -> int | None:
+    """The number of that reason."""
+    reason = reason_of(error)
+    return None if reason is None else reason.value
+
+
 def _largest_packet_for_us() -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # untyped in paho
     properties.MaximumPacketSize = LARGEST_ACCEPTED

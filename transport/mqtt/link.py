@@ -7,6 +7,11 @@ costs the broker a second book-keeping of every chunk and was measured slower, a
 beyond the broker's queue limits; and persistent sessions, which replay megabytes that framing would have to
 throw away.
 
+A connection that somebody takes over, by connecting under our client identifier, is made again like any other, after
+a pause that grows: a broker that ties identifiers to logins lets nobody do that who does not have our password, and
+one that does not must not be able to end a run with it. Rejected: to end with an error that asks the operator to stop
+one of two processes, which gave every login of such a broker the power to end every process.
+
 Implements specs/transport.md, sections 2 and 9.
 """
 
@@ -24,7 +29,7 @@ import aiomqtt
 
 from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
 from veilsum.transport.closing import end_task
-from veilsum.transport.errors import AddressTaken, BrokerRefused, BrokerUnreachable, Closed, TooLarge
+from veilsum.transport.errors import BrokerRefused, BrokerUnreachable, Closed, TooLarge
 from veilsum.transport.limits import KIB
 from veilsum.transport.mqtt.client import (
     FINAL_REFUSALS,
@@ -34,6 +39,7 @@ from veilsum.transport.mqtt.client import (
     V311,
     WRONG_VERSION,
     BrokerClient,
+    code_of,
     new_client,
     reason_of,
 )
@@ -50,6 +56,7 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 LASTING_S = 2.0
 MOST_SHORT_LIVED = 5
+"""So many connections in a row that end at once are worth a warning."""
 LARGEST_STATUS = 64 * KIB
 MOST_WAITING = 64
 LINK_DEPTH = 3
@@ -180,7 +187,7 @@ class MqttLink:
         loop = asyncio.get_running_loop()
         pause_s, short_lived = FIRST_PAUSE_S, 0
         while True:
-            connected_at = None
+            connected_at, taken_over = None, False
             try:
                 async with self._new_client() as client:
                     connected_at = loop.time()
@@ -191,16 +198,18 @@ class MqttLink:
                 self._last_trouble = str(error) or "the broker closed the connection"
                 _logger.info("connection of %s to %s: %s", self._address, self._broker, self._last_trouble)
                 self._raise_if_told_to_end()
-                self._raise_if_final(error, connecting=connected_at is None)
+                if connected_at is None:
+                    self._raise_if_final(error)
+                taken_over = code_of(error) == SESSION_TAKEN_OVER
             finally:
                 self._client = None
                 for task in self._publishing:
                     task.cancel()
             if connected_at is not None:
-                lasted = loop.time() - connected_at >= LASTING_S
+                lasted = loop.time() - connected_at >= LASTING_S and not taken_over
                 pause_s, short_lived = (FIRST_PAUSE_S, 0) if lasted else (pause_s, short_lived + 1)
-            if short_lived == MOST_SHORT_LIVED:
-                raise BrokerRefused(str(self._broker), self._why_connections_break())
+                if taken_over or short_lived == MOST_SHORT_LIVED:
+                    _logger.warning(self._why_connections_break(taken_over))
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnections
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
@@ -209,9 +218,14 @@ class MqttLink:
         if self._task is not None and self._task.cancelling():
             raise asyncio.CancelledError
 
-    def _why_connections_break(self) -> str:
+    def _why_connections_break(self, taken_over: bool) -> str:
+        if taken_over:
+            return (
+                f"another process connected to {self._broker} as {self._address} and took our place; we come back: "
+                "stop one of the two, or have the login revoked if the other is not yours"
+            )
         return (
-            f"it closed {MOST_SHORT_LIVED} connections in a row soon after accepting them: "
+            f"{self._broker} closed {MOST_SHORT_LIVED} connections in a row soon after accepting them; we come back: "
             f"another process may be running as {self._address}, or our datagrams exceed its packet limit"
         )
 
@@ -219,7 +233,7 @@ class MqttLink:
         return new_client(
             self._broker,
             self._protocol,
-            f"{self._topics.federation[:16]}-{self._address}",
+            self._topics.login(self._address),
             self._topics.gone(self._address),
             tls=self._tls,
             answer_within_s=self._answer_within_s,
@@ -255,14 +269,9 @@ class MqttLink:
                     self._statuses.get_nowait()
                 self._statuses.put_nowait(Datagram(party, payload))
 
-    def _raise_if_final(self, error: aiomqtt.MqttError, connecting: bool) -> None:
-        """Turn what cannot be cured by trying again into its typed error."""
-        reason = reason_of(error)
-        value = None if reason is None else reason.value
-        if value == SESSION_TAKEN_OVER:
-            raise AddressTaken(self._address) from error
-        if not connecting:
-            return
+    def _raise_if_final(self, error: aiomqtt.MqttError) -> None:
+        """Turn a refusal to connect that cannot be cured by trying again into its typed error."""
+        reason, value = reason_of(error), code_of(error)
         if isinstance(error.__context__, ssl.SSLError):
             raise BrokerRefused(str(self._broker), f"TLS: {error}") from error
         if value in FINAL_REFUSALS:

@@ -5,8 +5,8 @@
     veilsum/<federation>/<party>/gone                the last will of a party
 
 `<federation>` is a hash of the federation's identifier, so that federations on one broker never mix and the
-broker does not learn what they are called. A broker that enforces `access_rules` lets each identity write
-under its own name and read what is meant for it; nothing relies on that, since every datagram is sealed.
+broker does not learn what they are called; every login begins with it. A broker that enforces `access_rules` lets each
+identity write under its own name and read what is meant for it; nothing relies on that, since every datagram is sealed.
 
 Implements specs/transport.md, section 7.
 """
@@ -55,6 +55,10 @@ class Topics:
         digest = hashlib.sha256(b"veilsum 1 federation topic\0" + federation.encode()).hexdigest()
         self.federation = digest[:_HASH_DIGITS]
         self._base = f"{ROOT}/{self.federation}"
+
+    def login(self, party: Address) -> str:
+        """The user name of a party at the broker, and its client identifier; no two federations share one."""
+        return f"{self.federation}-{require_name(party)}"
 
     def datagrams(self, receiver: Address, sender: Address) -> str:
         return f"{self._base}/{require_name(receiver)}/from/{require_name(sender)}"

@@ -9,5 +9,11 @@ COMMANDS = (
     Command("pin", "Look", "trust an organiser, as a party", "veilsum.roles.commands.roster.pin"),
     Command("add", "Organise", "enrol a party by its public keys", "veilsum.roles.commands.roster.add"),
     Command("evict", "Organise", "take a party off the roster", "veilsum.roles.commands.roster.evict"),
+    Command(
+        "observer",
+        "Organise",
+        "let an observer in, or shut one out",
+        "veilsum.roles.commands.roster.observer",
+    ),
     Command("sign", "Organise", "sign changed settings", "veilsum.roles.commands.roster.sign"),
 )

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         if identity.name in before:
             continue
         sys.stdout.write(f"{identity.role} {identity.name}, fingerprint {identity.fingerprint}\n")
-        if identity.name not in read_logins(args.folder / BROKER_FOLDER):
+        if identity.name not in read_logins(args.folder / BROKER_FOLDER, signed.federation_id):
             sys.stdout.write(f"no broker-login came with it: the broker will not let {identity.name} in\n")
     return report(signed, args.folder, "enrolled")
 

@@ -77,7 +77,7 @@ def _run_embedded(folder: Path, config: FederationConfig, where: str, *, forced:
 def _require_written_for(folder: Path, config: FederationConfig) -> None:
     """Refuse a broker configuration that speaks of another listener than federation.toml."""
     from veilsum.protocol.errors import ParameterError
-    from veilsum.roles.broker.files import CONFIGURATION
+    from veilsum.roles.broker.files import CONFIGURATION, LOGIN_IS_IDENTIFIER
 
     path = folder / CONFIGURATION
     if not path.exists():
@@ -92,6 +92,14 @@ def _require_written_for(folder: Path, config: FederationConfig) -> None:
             [
                 f"{path} listens on port {', '.join(ports)} {'with' if tls else 'without'} TLS, federation.toml says "
                 f"{config.broker_port} {'with' if config.broker_tls else 'without'}: edit one of them, or "
+                "veilsum broker DIR --configure"
+            ]
+        )
+
+    if LOGIN_IS_IDENTIFIER.split() not in words:
+        raise ParameterError(
+            [
+                f"{path} does not say {LOGIN_IS_IDENTIFIER!r}, so that any login could push another off: "
                 "veilsum broker DIR --configure"
             ]
         )

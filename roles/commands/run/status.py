@@ -1,7 +1,9 @@
 """Show where everyone in a federation is: round, phase, who is late, bytes.
 
 Each process tells how it is doing once a second, signed with its identity key; this command listens for a moment
-with the observers' login (DIR/keys/observer) and shows what verifies. It decides nothing and disturbs nobody.
+with the login of an observer and shows what verifies. It decides nothing and disturbs nobody. A login connects once
+at a time: of those in DIR/keys/observer-* the first that nobody on this machine uses is taken. `veilsum roster
+observer` makes more; give each machine its own.
 
 examples:
   veilsum status fed
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")
     parser.add_argument(
-        "--key", type=Path, metavar="DIR", help="the login to use (default: DIR/keys/observer)"
+        "--key",
+        type=Path,
+        metavar="DIR",
+        help="the login to use (default: the first free of DIR/keys/observer-*)",
     )
     parser.add_argument(
         "--seconds", type=float, default=2.5, metavar="S", help="how long to listen (default 2.5)"
@@ -44,25 +49,27 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from veilsum.protocol.errors import LocalProtocolError
+    from veilsum.roles.broker.connect import observers_folder
     from veilsum.roles.cli.output import publish
     from veilsum.roles.federation.folder import load_federation
     from veilsum.roles.monitor.watching import describe, figures_of
     from veilsum.transport.errors import BrokerUnreachable
 
     loaded = load_federation(args.folder)
-    while True:
-        try:
-            board = asyncio.run(_listen(loaded, args))
-        except BrokerUnreachable as error:
-            raise LocalProtocolError(f"{error}; start it with: veilsum broker {args.folder}") from error
-        publish(describe(loaded, board), figures_of(loaded, board), args.json)
-        if not args.watch:
-            return 0 if board.statuses else 1
+    with observers_folder(loaded, args.key) as login:
+        while True:
+            try:
+                board = asyncio.run(_listen(loaded, login, args.seconds))
+            except BrokerUnreachable as error:
+                raise LocalProtocolError(f"{error}; start it with: veilsum broker {args.folder}") from error
+            publish(describe(loaded, board), figures_of(loaded, board), args.json)
+            if not args.watch:
+                return 0 if board.statuses else 1
 
 
-async def _listen(loaded: LoadedFederation, args: argparse.Namespace) -> Board:
+async def _listen(loaded: LoadedFederation, login: Path, seconds: float) -> Board:
     """A link is made where it is used: it belongs to the event loop."""
     from veilsum.roles.broker.connect import observers_link
     from veilsum.roles.monitor.watching import listen
 
-    return await listen(loaded, observers_link(loaded, args.key), args.seconds)
+    return await listen(loaded, observers_link(loaded, login), seconds)

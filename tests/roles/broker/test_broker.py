@@ -22,10 +22,11 @@ from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.broker.connect import broker_address
-from veilsum.roles.broker.embedded import covers, parse_access_list
+from veilsum.roles.broker.embedded import PROGRAM, covers, parse_access_list
 from veilsum.roles.broker.files import access_list, is_local, mosquitto_configuration
 from veilsum.roles.broker.logins import (
     LOGIN_FILE,
+    OBSERVERS,
     create_login,
     password_line,
     password_matches,
@@ -112,7 +113,7 @@ def test_only_members_with_their_own_password_are_let_in(served: LoadedFederatio
     bob = broker_address(served, "bob", served.key_folder("bob"))
 
     async def conversation() -> None:
-        for name in ("alice", "bob", "carol", "server", "observer"):
+        for name in ("alice", "bob", "carol", "server", *OBSERVERS):
             assert await lets_in(broker_address(served, name, served.key_folder(name)))
         assert not await lets_in(replace(alice, password=bob.password))
         assert not await lets_in(replace(alice, username="mallory"))
@@ -149,7 +150,7 @@ def test_each_member_writes_under_its_own_name_and_reads_what_is_meant_for_it(
             await bob.publish(topics.status("bob"), b"status", qos=1)
             got = [await take(alice), await take(alice)]
             assert got == [(topics.datagrams("alice", "bob"), b"datagram"), (topics.status("bob"), b"status")]
-            await forge(served, topics.datagrams("alice", "server"))
+            await forge(served, topics.datagrams("alice", "bob"))
             await bob.publish(topics.datagrams("alice", "bob"), b"the last", qos=1)
             assert await take(alice) == (topics.datagrams("alice", "bob"), b"the last")
             # A greedy subscription gets what its owner may read, which is no datagram for somebody else.
@@ -164,9 +165,9 @@ def test_each_member_writes_under_its_own_name_and_reads_what_is_meant_for_it(
 
 
 async def forge(fed: LoadedFederation, topic: str) -> None:
-    """Publish as bob where bob may not; mosquitto may end the connection for that, so it is one of its own."""
+    """Publish as the server where it may not; mosquitto may end the connection for that."""
     with contextlib.suppress(aiomqtt.MqttError):
-        async with client(broker_address(fed, "bob", fed.key_folder("bob")), "bob-the-forger") as forger:
+        async with member(fed, "server") as forger:
             await forger.publish(topic, b"forged", qos=1, timeout=1.0)
 
 
@@ -219,7 +220,7 @@ def test_the_command_says_which_broker_runs_and_a_signal_stops_it_cleanly(
     fed: LoadedFederation, flags: tuple[str, ...], how: signal.Signals
 ) -> None:
     with running(fed, *flags) as (process, said):
-        kind = "embedded broker (amqtt)" if flags else "mosquitto version"
+        kind = PROGRAM if flags else "mosquitto version"
         assert said.startswith(kind)
         assert said.endswith(f"at localhost:{fed.config.broker_port} (TLS)\n")
         trusting = ssl.create_default_context(cafile=str(fed.folder / "broker" / "ca.pem"))
@@ -241,9 +242,8 @@ def test_without_mosquitto_the_embedded_broker_is_used_and_announced(
     monkeypatch.setattr("veilsum.roles.broker.mosquitto.find_mosquitto", lambda: None)
     monkeypatch.setattr("veilsum.roles.broker.embedded.run_embedded", lambda folder, config, ready: ready())
     assert cli.main(["broker", str(fed.folder)]) == 0
-    assert capsys.readouterr().out.startswith(
-        "mosquitto is not installed: embedded broker (amqtt) at localhost"
-    )
+    assert capsys.readouterr().out.startswith(f"mosquitto is not installed: {PROGRAM} at localhost")
+    assert "push parties off" in PROGRAM
 
 
 def test_without_any_broker_the_error_says_what_to_install(
@@ -354,11 +354,12 @@ def test_every_login_has_a_password_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_observer_reads_statuses_and_writes_to_nobody() -> None:
-    reading, writing = parse_access_list(access_list("fed", ["alice"]))
+    reading, writing = parse_access_list(access_list("fed", ["alice", "observer-1"]))
     topics = Topics("fed")
-    assert set(writing["observer"]) == {topics.status("observer"), topics.gone("observer")}
-    assert topics.all_statuses() in reading["observer"]
-    assert not any(covers(pattern, topics.datagrams("alice", "bob")) for pattern in reading["observer"])
+    login = topics.login("observer-1")
+    assert set(writing[login]) == {topics.status("observer-1"), topics.gone("observer-1")}
+    assert topics.all_statuses() in reading[login]
+    assert not any(covers(pattern, topics.datagrams("alice", "bob")) for pattern in reading[login])
 
 
 @pytest.mark.parametrize(

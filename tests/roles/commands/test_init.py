@@ -13,6 +13,7 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection
 from veilsum.roles.broker.connect import broker_address
 from veilsum.roles.broker.files import read_logins
+from veilsum.roles.broker.logins import OBSERVERS
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import (
@@ -26,6 +27,7 @@ from veilsum.roles.federation.folder import enter_federation, load_federation, r
 from veilsum.roles.federation.pins import PIN_FILE
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
+from veilsum.transport.mqtt.topics import Topics
 
 NAMES = ("alice", "bob", "carol")
 CONFIG = FederationConfig(name="clinics", scheme="masked", parties=NAMES, task="digits", rounds=3)
@@ -117,6 +119,7 @@ def test_an_empty_folder_is_as_good_as_a_new_one(tmp_path: Path) -> None:
         (["--scheme", "nope"], "scheme nope"),
         (["--parties", "2"], "min_parties 3 2"),
         (["--parties", "a,b,observer"], "observer organiser"),
+        (["--parties", "a,b,observer-7"], "observer-7"),
         (["--task", "chess"], "task chess"),
     ],
 )
@@ -150,8 +153,9 @@ def test_an_evicted_party_is_refused_by_name_and_loses_its_login(fed: Path) -> N
     assert loaded.roster.participants == ("alice", "carol")
     with refusal(RosterRefused, "bob", "evicted", 2):
         enter_federation(fed, fed / "keys" / "bob")
-    assert set(read_logins(fed / "broker")) == {"alice", "carol", "server", "observer"}
-    assert "user bob" not in (fed / "broker" / "acl").read_text()
+    logins = read_logins(fed / "broker", loaded.federation_id)
+    assert set(logins) == {"alice", "carol", "server", *OBSERVERS}
+    assert "-bob" not in (fed / "broker" / "acl").read_text() + (fed / "broker" / "passwords").read_text()
     (fed / "roster.json").write_bytes(old_roster)
     with refusal(RosterRefused, 1, 2, "accepted"):
         enter_federation(fed, fed / "keys" / "alice")
@@ -195,7 +199,8 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     assert cli.main([*pin, loaded.signed.organiser.fingerprint]) == 0
     entered, identity = enter_federation(fed, theirs / "alice")
     address = broker_address(entered, "alice", theirs / "alice")
-    assert (identity.name, address.username, address.port) == ("alice", "alice", 8883)
+    login = Topics(loaded.federation_id).login("alice")
+    assert (identity.name, address.username, address.port) == ("alice", login, 8883)
     assert address.password is not None and address.password not in repr(address)
 
 

@@ -17,7 +17,7 @@ from veilsum.roles.monitor.status import Status, sign_status
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.quorum import Quorum
 from veilsum.transport.base import Datagram, Received
-from veilsum.transport.errors import AddressTaken
+from veilsum.transport.errors import Closed
 
 ENTROPY = SeededEntropy(5)
 IDENTITIES = {
@@ -81,5 +81,5 @@ def test_strangers_forgeries_garbage_and_the_server_itself_do_not_count() -> Non
 
 
 def test_trouble_of_the_transport_is_not_waited_out() -> None:
-    with pytest.raises(AddressTaken):
-        gather(Air([status_of("p1")], AddressTaken("server")))
+    with pytest.raises(Closed):
+        gather(Air([status_of("p1")], Closed("server")))

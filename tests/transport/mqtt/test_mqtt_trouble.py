@@ -18,7 +18,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from tests.support.brokers.broker import BrokerProcess, guarded_mosquitto, mosquitto, needs_mosquitto
 from tests.support.refusals import refusal
 from tests.support.tables.sealed_party import FEDERATION, mqtt_party
-from veilsum.transport.errors import AddressTaken, BadSetting, BrokerRefused, Unreachable
+from veilsum.transport.errors import BadSetting, BrokerRefused, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import MqttVersion, Tls
 from veilsum.transport.mqtt.client import BrokerClient
@@ -157,24 +157,27 @@ def test_a_limit_that_the_broker_applies_in_silence_is_named_in_the_error(start:
     asyncio.run(scenario())
 
 
-def test_two_processes_under_one_address_are_told_so(start: StartBroker) -> None:
-    """The broker closes the older of two connections with one name, and both keep coming back for a while."""
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_process_whose_place_is_taken_says_so_comes_back_and_gets_what_was_sent(
+    start: StartBroker, version: MqttVersion, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker closes the older of two connections with one name; whoever is left when the other goes has it."""
     broker = start()
 
     async def scenario() -> None:
-        async with (
-            mqtt_party(broker.address("5"), "alice") as one,
-            mqtt_party(broker.address("5"), "alice") as two,
-        ):
-            waiting = [asyncio.create_task(party.receive()) for party in (one, two)]
-            await asyncio.wait(waiting, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-            (loser, *_) = [task for task in waiting if task.done()]
-            with pytest.raises((AddressTaken, BrokerRefused), match="running as alice"):
-                await loser
-            for task in waiting:
-                task.cancel()
+        address = broker.address(version)
+        async with mqtt_party(address, "alice") as alice, mqtt_party(address, "bob") as bob:
+            async with mqtt_party(address, "alice"):
+                while "alice" not in caplog.text:
+                    await asyncio.sleep(0.1)
+            sending = asyncio.create_task(bob.send("alice", [b"still there"], PATIENCE_S))
+            received = await asyncio.wait_for(alice.receive(), PATIENCE_S)
+            assert bytes(received.payload) == b"still there"
+            await sending
 
-    asyncio.run(scenario())
+    with caplog.at_level("WARNING", logger="veilsum"):
+        asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))
+    assert "another process" in caplog.text
 
 
 LONELY_PARTY = """
