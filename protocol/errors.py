@@ -25,7 +25,7 @@ class AbortReason(enum.Enum):
     BAD_KEY = "public key is not acceptable"
     BAD_SHARE = "shares do not lie on one polynomial"
     BAD_VECTOR = "vector has the wrong length or type"
-    CHECK_FAILED = "check coordinate does not match the agreed set"
+    CHECK_FAILED = "opened sum is not one that honest parties can have"
     SUM_FALSIFIED = "sum is not what its parties tagged"
     OVER_BUDGET = "value does not fit the fixed-point budget"
     UNEXPECTED_MESSAGE = "message does not belong to this phase"

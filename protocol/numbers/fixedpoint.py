@@ -12,6 +12,8 @@ Rounding is half to even. The sum of n such vectors stays below 2^(b-1) in absol
     n * (max(clip, 1) * 2^f + 1) < 2^(b-1)                                   (the budget rule)
 
 and the weighted mean is payload sum / weight sum: the scale 2^f cancels, one float64 division remains.
+An opened sum whose count, weight or mean no honest parties can have is refused whole: one party that writes a huge
+word, or a weight below zero, would else move the mean anywhere. Inside the clip it still can.
 A value that is not finite or beyond the clip is refused where it is held, by its index.
 
 The clip is read as the larger of itself and its float32 neighbour, here and in the budget: a float32 model
@@ -35,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError, Rejection
-from veilsum.protocol.numbers.ring import RING_BITS, Ring, RingVector
+from veilsum.protocol.numbers.ring import RING_BITS, Ring, RingVector, SignedVector
 
 FloatVector = NDArray[np.floating[Any]]
 
@@ -106,7 +108,10 @@ class FixedPoint:
         return words
 
     def decode_mean(self, total: RingVector, parties: int) -> tuple[NDArray[np.float64], float]:
-        """The weighted mean of exactly `parties` uploads, and the sum of their samples."""
+        """The weighted mean of exactly `parties` uploads, and the sum of their samples.
+
+        A sum that no `parties` uploads of `encode` can have is refused; what of it is wrong names no party.
+        """
         if not 0 < parties <= self.max_parties:
             raise LocalProtocolError(f"the budget covers 1 to {self.max_parties} parties, not {parties}")
         signed = self.ring.signed(total)
@@ -114,12 +119,39 @@ class FixedPoint:
             raise Rejection(
                 AbortReason.CHECK_FAILED, f"counted {int(signed[-1])} parties, agreed on {parties}"
             )
-        weight = int(signed[-2])
-        if not 0 < weight <= parties * self.scale:
-            raise Rejection(AbortReason.CHECK_FAILED, "the weights of the agreed set do not add up")
-        mean = signed[:-EXTRA_COORDINATES].astype(np.float64)
+        weight, payload = int(signed[-2]), signed[:-EXTRA_COORDINATES]
+        self._require_possible_weight(weight, parties)
+        self._require_mean_within_clip(payload, weight, parties)
+        mean = payload.astype(np.float64)
         mean /= weight
         return mean, weight / self.scale * self.max_weight
+
+    def _require_possible_weight(self, weight: int, parties: int) -> None:
+        """From one sample of each party to the most that each may hold."""
+        least, most = parties * round(self.scale / self.max_weight), parties * int(self.scale)
+        if not least <= weight <= most:
+            found = weight / self.scale * self.max_weight
+            raise Rejection(
+                AbortReason.CHECK_FAILED,
+                f"{parties} parties have weights that add up to {found:.6g}, not to {parties} .. "
+                f"{parties * self.max_weight}",
+            )
+
+    def _require_mean_within_clip(self, payload: SignedVector, weight: int, parties: int) -> None:
+        """A payload word is at most clip times the party's unit, plus rounding; so is the sum of them.
+
+        Rounding moves the word and the weight of each party by half a unit, the product before it by one part in 2^53.
+        """
+        half = Fraction(parties, 2)
+        product = Fraction(_largest_value(self.clip)) * (weight + half)
+        most = math.floor(product * (1 + Fraction(1, 1 << 53)) + half)
+        if max(int(payload.max(initial=0)), -int(payload.min(initial=0))) <= most:
+            return
+        wrong = int(np.flatnonzero((payload > most) | (payload < -most))[0])
+        raise Rejection(
+            AbortReason.CHECK_FAILED,
+            f"coordinate {wrong} of the mean is {int(payload[wrong]) / weight:.3g}, beyond the clip of {self.clip:g}",
+        )
 
     def worst_case_error(self, samples: float | None = None, parties: int | None = None) -> float:
         """Bound on the error of a coordinate of the mean of `parties` that hold `samples` each, on average.

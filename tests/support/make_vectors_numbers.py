@@ -125,23 +125,33 @@ def _encoding_refused() -> dict[str, Json]:
 
 def _decoding() -> dict[str, Json]:
     cases = [_decode_case(numbers, count) for numbers in (WIDE, NARROW) for count in (1, 2, 5)]
-    last = cases[-1]
-    check = bytes.fromhex(last["words"])
-    flipped = check[:-4] + bytes([check[-4] ^ 1]) + check[-3:]
-    no_weight = check[:-8] + bytes(4) + check[-4:]
-    refused = {key: value for key, value in last.items() if key not in ("mean", "samples")}
+    last = {key: value for key, value in cases[-1].items() if key not in ("mean", "samples")}
+    units = 2 ** last["fractional_bits"]
     return {
         "fixedpoint_mean": _file("decode_mean", cases),
         "fixedpoint_mean_bad_check": _bad(
             "decode_mean",
             "CHECK_FAILED",
-            [
-                {**refused, "parties": 4},
-                {**refused, "words": flipped.hex()},
-                {**refused, "words": no_weight.hex()},
-            ],
+            [{**last, "parties": 4}, _with_word(last, -1, 6), _with_word(last, -1, -5)],
+        ),
+        "fixedpoint_mean_bad_weight": _bad(
+            "decode_mean",
+            "CHECK_FAILED",
+            [_with_word(last, -2, word) for word in (0, -1, 5 * round(units / 1000) - 1, 5 * units + 1)],
+        ),
+        "fixedpoint_mean_bad_value": _bad(
+            "decode_mean",
+            "CHECK_FAILED",
+            [_with_word(last, place, sign * 41 * units // 2) for place in (0, 9) for sign in (1, -1)],
         ),
     }
+
+
+def _with_word(case: Json, place: int, word: int) -> Json:
+    """The same sum with another word at one place."""
+    words = np.frombuffer(bytes.fromhex(case["words"]), dtype=Ring(case["bits"]).signed_dtype).copy()
+    words[place] = word
+    return {**case, "words": words.tobytes().hex()}
 
 
 def _decode_case(numbers: Json, count: int) -> Json:

@@ -231,12 +231,45 @@ def test_a_mask_that_did_not_cancel_fails_the_check_coordinate(left_over: int) -
     assert refused.value.reason is AbortReason.CHECK_FAILED
 
 
-@pytest.mark.parametrize("weight", [0, -1, 2 * 2**40 + 1])
+LEAST = 2 * round(2**40 / 1000)
+
+
+@pytest.mark.parametrize("weight", [0, -1, LEAST - 1, 2 * 2**40 + 1, -(2**60)])
 def test_weights_that_cannot_be_are_refused(weight: int) -> None:
-    total = total_of(ENCODING, [ENCODING.encode(np.ones(4), 5)] * 2)
+    total = total_of(ENCODING, [ENCODING.encode(np.zeros(4), 5)] * 2)
     ENCODING.ring.signed(total)[-2] = weight
-    with refusal(Rejection, "weights", "set", reason=AbortReason.CHECK_FAILED):
+    with refusal(Rejection, "weights", 2, 2000, reason=AbortReason.CHECK_FAILED):
         ENCODING.decode_mean(total, 2)
+
+
+@pytest.mark.parametrize("samples", [1, 1000])
+def test_the_least_and_the_largest_weight_are_accepted(samples: int) -> None:
+    total = total_of(ENCODING, [ENCODING.encode(np.zeros(4), samples)] * 2)
+    assert ENCODING.decode_mean(total, 2)[1] == pytest.approx(2 * samples)
+
+
+@given(
+    st.sampled_from([32, 64]),
+    st.lists(st.tuples(st.integers(1, 1000), st.sampled_from([-1, 1])), min_size=1, max_size=6),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_a_mean_at_the_clip_is_accepted_and_one_beyond_by_more_than_rounding_is_not(
+    bits: int, held: list[tuple[int, int]], kind: type
+) -> None:
+    """Whatever the weights: no honest sum is refused, and a word that moves the mean by a hundredth is."""
+    encoding = plan(6, 1000, 1.1, bits).encoding
+    uploads = [encoding.encode(np.array([1.1, -1.1, sign * 1.1], dtype=kind), n) for n, sign in held]
+    total = total_of(encoding, uploads)
+    encoding.decode_mean(total, len(held))
+    rounding = encoding.worst_case_error(sum(n for n, _ in held) / len(held), len(held))
+    weight = int(encoding.ring.signed(total)[-2])
+    for place, sign in ((0, 1), (1, -1)):
+        lie = total.copy()
+        encoding.ring.signed(lie)[place] += sign * int(weight * (0.01 + 2 * rounding) + 1)
+        before = lie.copy()
+        with refusal(Rejection, place, "clip", 1.1, reason=AbortReason.CHECK_FAILED):
+            encoding.decode_mean(lie, len(held))
+        assert np.array_equal(lie, before)
 
 
 @pytest.mark.parametrize("parties", [0, -1, 11])

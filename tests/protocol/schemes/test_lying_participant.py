@@ -366,3 +366,32 @@ def test_wrong_revealed_keys_are_seen_in_the_check_coordinate(scheme: str, field
     assert reasons(table, *table.participants[:4]) == {REASON.CHECK_FAILED}
     assert [one.attempt for one in told(table, P0).commits] == [1]
     assert result_of(table) == exact_model(table, table.participants[:4])
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("lie", ["value", "no weight", "weight below zero"])
+def test_an_upload_beyond_the_clip_or_the_weights_opens_nothing(scheme: str, lie: str) -> None:
+    """Masks are added, so a client can write any word: a huge value, or a weight that takes away all others'."""
+    table = lying_table(scheme, 5)
+    federation, encoding = table.federation, table.federation.parameters.encoding
+    model = federation.initial_model
+    trained = [federation.learner.train(name, 0, model) for name in table.participants]
+    weights = sum(int(encoding.encode(one.payload, one.samples)[-2]) for one in trained)
+    place, amount = {
+        "value": (0, 2**18 << 40),
+        "no weight": (-2, 1 - weights),
+        "weight below zero": (-2, -1 << 43),
+    }[lie]
+
+    def change(message: Message) -> Message:
+        assert isinstance(message, MaskedInput)
+        vector = message.vector.copy()
+        encoding.ring.signed(vector)[place] += amount
+        return replace(message, vector=vector)
+
+    table.tamper = altering(MaskedInput, "p3", change)
+    table.run()
+    assert nobody_has_a_result(table)
+    failures = told(table, SERVER if scheme == "masked" else P0).failures
+    assert {(one.reason, one.culprit) for one in failures} == {(REASON.CHECK_FAILED, "")}
+    require_mentions(failures[0].detail, "clip" if lie == "value" else "weights")
