@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from veilsum.protocol.agreed.threat import Threat, threshold_for
+from veilsum.protocol.agreed.threat import Threat, agreement_threshold, tolerated_colluders
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
@@ -73,7 +73,12 @@ class Parameters:
     scheme: str
     encoding: FixedPoint
     dimension: int
-    min_parties: int = 3
+    colluders: int
+    """How many participants may work with the server: a number of the whole roster, whoever is in a session."""
+
+    min_parties: int
+    """No party takes part in a smaller sum."""
+
     graph: GraphPolicy = COMPLETE_GRAPH
     threat: Threat = Threat.LYING
     threshold: int | None = None
@@ -114,6 +119,7 @@ class Parameters:
             "max_parties": encoding.max_parties,
             "max_weight": encoding.max_weight,
             "dimension": self.dimension,
+            "colluders": self.colluders,
             "min_parties": self.min_parties,
             "graph": self.graph.describe(),
             "threat": self.threat.value,
@@ -140,18 +146,30 @@ class Parameters:
         """
         return self.threat is Threat.SEMI_HONEST and self.graph.kind is GraphKind.K_REGULAR
 
-    def threshold_of(self, holders: int) -> int:
-        """How many of `holders` rebuild a secret or make a survivor list count."""
-        own = self.threshold if self.counts_neighbours(holders) else None
-        return threshold_for(holders, self.threat) if own is None else own
+    def threshold_of(self, voters: int) -> int:
+        """How many of `voters`, all members of something that the server may have chosen, must agree."""
+        return agreement_threshold(voters, self.colluders)
 
-    def counts_neighbours(self, holders: int) -> bool:
-        """Whether the federation's own threshold is meant: it counts the k neighbours of a party.
+    def holders_threshold(self, holders: int, members: int) -> int:
+        """How many of the holders of a party's shares rebuild its secret or make a survivor list count.
 
-        Peers of AMPC share their self masks among all, whatever the graph of their shares; there the
-        threshold follows from the threat.
+        Where all members are holders, all colluders may be among them. In a neighbourhood of a thin graph there
+        are as many as the federation's own threshold was sized for, or else as many as in a federation of its size.
         """
-        return self.threshold is not None and holders == self.graph.k + 1
+        if not self._is_neighbourhood(holders, members):
+            return self.threshold_of(holders)
+        if self.threshold is not None and self.counts_neighbours(holders, members):
+            return self.threshold
+        return agreement_threshold(holders, tolerated_colluders(holders, self.threat))
+
+    def counts_neighbours(self, holders: int, members: int) -> bool:
+        """Whether the federation's own threshold is meant: it counts the k neighbours of a party, not itself."""
+        neighbours = self._is_neighbourhood(holders, members)
+        return neighbours and self.threshold is not None and holders == self.graph.k + 1
+
+    def _is_neighbourhood(self, holders: int, members: int) -> bool:
+        """Whether the holders are some of the members; who is told about neighbours alone knows no other members."""
+        return holders != members or (self.lists_neighbourhoods and holders == self.graph.k + 1)
 
     def _threshold_problems(self) -> Iterator[str]:
         threshold, k = self.threshold, self.graph.k
@@ -170,6 +188,8 @@ class Parameters:
     def _problems(self) -> Iterator[str]:
         if self.dimension < 1:
             yield f"dimension must be at least 1, not {self.dimension}"
+        if self.colluders < 0:
+            yield f"colluders must be at least 0, not {self.colluders}"
         if self.min_parties < 1:
             yield f"min_parties must be at least 1, not {self.min_parties}"
         if self.min_parties > self.encoding.max_parties:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, smallest_cohort, tolerated_colluders
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.graph import Graph
@@ -49,7 +50,8 @@ class Scheme(ABC):
     """The name of the same scheme without its masks, where there is one: the audit plays it beside this one."""
 
     default_min_parties: ClassVar[int] = 3
-    """The smallest sum that a party takes part in, where `min_parties` is not set."""
+    """The smallest sum that a party takes part in, where `min_parties` is not set; more where updates are hidden
+    and the federation's colluders demand it."""
 
     announces_next_hash: ClassVar[bool] = True
     """Whether participants are told the hash of the model after a round, where the server holds it."""
@@ -152,11 +154,27 @@ def require_machine(scheme: Scheme, made: object) -> AttemptMachine:
 
 def require_workable(scheme: Scheme, parameters: Parameters, roster: Roster | None = None) -> None:
     """Refuse parameters that this scheme cannot honour, or not with these parties, before any message."""
-    problems = [*scheme.problems(parameters), *_exposures(scheme)]
+    problems = [*scheme.problems(parameters), *cohort_problems(scheme, parameters), *_exposures(scheme)]
     if roster is not None:
         problems += _roster_problems(scheme, parameters, roster)
     if problems:
         raise ParameterError(problems)
+
+
+def least_parties(scheme: Scheme, colluders: int) -> int:
+    """The default of `min_parties` in a federation of which so many participants may work with the server."""
+    hidden = smallest_cohort(colluders) if scheme.hides_updates else 1
+    return max(scheme.default_min_parties, hidden)
+
+
+def cohort_problems(scheme: Scheme, parameters: Parameters) -> Iterator[str]:
+    """Where a sum could be opened in which one honest party stands alone beside those who work with the server."""
+    least = parameters.colluders + HONEST_IN_A_SUM
+    if scheme.hides_updates and HONEST_IN_A_SUM < least > parameters.min_parties:
+        yield (
+            f"min_parties {parameters.min_parties} leaves one honest party alone with {parameters.colluders} that may "
+            f"work with the server: set min_parties to at least {least}, or leave it out"
+        )
 
 
 def _exposures(scheme: Scheme) -> Iterator[str]:
@@ -181,6 +199,12 @@ def _roster_problems(scheme: Scheme, parameters: Parameters, roster: Roster) -> 
     names, encoding = roster.participants, parameters.encoding
     if len(names) < parameters.min_parties:
         yield f"the roster has {len(names)} participants, min_parties is {parameters.min_parties}"
+    demanded = tolerated_colluders(len(names), parameters.threat)
+    if scheme.hides_updates and parameters.colluders < demanded:
+        yield (
+            f"the roster has {len(names)} participants, colluders is {parameters.colluders}: set it to at least "
+            f"{demanded}, or trust the server to follow the protocol with threat semi-honest"
+        )
     if len(names) > encoding.max_parties:
         yield (
             f"the roster has {len(names)} participants, the fixed-point budget is for {encoding.max_parties}: "

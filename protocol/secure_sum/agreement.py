@@ -14,7 +14,13 @@ from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Failed, ServerContext
 from veilsum.protocol.machines.events import Event, Send, Warned
-from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareCollector, ShareKind, holders_of
+from veilsum.protocol.secure_sum.shares import (
+    ReleasedShares,
+    ShareCollector,
+    ShareKind,
+    holders_of,
+    threshold_around,
+)
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorVote
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -52,7 +58,7 @@ def _require_enough_holders(
     """Without t holders left nothing can be agreed on nor rebuilt."""
     holders = holders_of(share_graph, party)
     left = sum(holder in uploaded for holder in holders)
-    needed = context.parameters.threshold_of(len(holders))
+    needed = threshold_around(context.parameters, share_graph, party)
     if left < needed:
         raise Rejection(
             AbortReason.COHORT_TOO_SMALL,

@@ -22,7 +22,13 @@ from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.randomness import require_random
-from veilsum.protocol.secure_sum.shares import DeliveredShares, SealedShares, ShareKeeper, ShareKind
+from veilsum.protocol.secure_sum.shares import (
+    DeliveredShares,
+    SealedShares,
+    ShareKeeper,
+    ShareKind,
+    threshold_around,
+)
 from veilsum.protocol.secure_sum.survivors import SurvivorCheck, SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Stamp
@@ -99,8 +105,8 @@ class ShareRecovery:
 
     def keep(self, delivered: DeliveredShares, concerned: frozenset[PartyId] | None = None) -> list[Event]:
         """Keep the shares of others. `concerned` are those a list must name, else the ones whose shares we hold."""
-        holders = self._share_graph.degree(self._context.name) + 1
-        present, needed = len(delivered.boxes) + 1, self._context.parameters.threshold_of(holders)
+        needed = threshold_around(self._context.parameters, self._share_graph, self._context.name)
+        present = len(delivered.boxes) + 1
         if present < needed:
             raise Rejection(
                 AbortReason.COHORT_TOO_SMALL, f"{present} holders of our shares are left, {needed} are needed"

@@ -64,6 +64,11 @@ def holders_of(graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
     return tuple(sorted((party, *graph.neighbours[party])))
 
 
+def threshold_around(parameters: Parameters, graph: Graph, party: PartyId) -> int:
+    """How many holders of a party's shares rebuild its secret, or make a list count that says what became of it."""
+    return parameters.holders_threshold(graph.degree(party) + 1, len(graph.parties))
+
+
 class ShareKeeper:
     """A participant's side of one attempt: deals its shares, keeps those of others, releases one kind each."""
 
@@ -93,7 +98,7 @@ class ShareKeeper:
         """
         self._kinds = tuple(secrets)
         holders = holders_of(self._share_graph, self._me)
-        threshold = self._context.parameters.threshold_of(len(holders))
+        threshold = threshold_around(self._context.parameters, self._share_graph, self._me)
         dealt = {
             kind: split(secret, threshold, len(holders), self._context.random)
             for kind, secret in secrets.items()
@@ -157,9 +162,7 @@ class ShareCollector:
     ) -> None:
         self._wanted = wanted
         self._holders = {party: holders_of(share_graph, party) for party in wanted}
-        self._thresholds = {
-            party: parameters.threshold_of(len(holders)) for party, holders in self._holders.items()
-        }
+        self._thresholds = {party: threshold_around(parameters, share_graph, party) for party in wanted}
         self._combiners = {t: Combiner(t) for t in set(self._thresholds.values())}
         self._shares: dict[PartyId, dict[int, bytes]] = {party: {} for party in wanted}
         self.senders: set[PartyId] = set()

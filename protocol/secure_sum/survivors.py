@@ -2,7 +2,7 @@
 
 When uploads close, the server names the survivors and the dropped. A participant signs the first list that
 passes its checks and never another one for the same attempt. Shares of a party are released only under t
-signatures of that party's holders over one list: with 2t > n + c two different lists cannot both get them
+signatures of that party's holders over one list: with 2t > s + c two different lists cannot both get them
 (protocol/agreed/threat.py). The survivors must be joined to each other by masks that cancel: if those who dropped
 cut them into parts, the parts would be opened one by one. Under the semi-honest threat the server is trusted
 to show everyone the same list, and the signatures are left out.
@@ -23,7 +23,7 @@ from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext
 from veilsum.protocol.machines.events import Event, Warned
-from veilsum.protocol.secure_sum.shares import holders_of
+from veilsum.protocol.secure_sum.shares import holders_of, threshold_around
 from veilsum.protocol.wire.messages import Length, Message, Stamp, message
 
 SURVIVOR_DOMAIN = "survivors"
@@ -66,7 +66,7 @@ def voters_of(parameters: Parameters, share_graph: Graph, party: PartyId) -> tup
     is left out.
     """
     holders = holders_of(share_graph, party)
-    if not parameters.counts_neighbours(len(holders)):
+    if not parameters.counts_neighbours(len(holders), len(share_graph.parties)):
         return holders
     return tuple(name for name in holders if name != party)
 
@@ -127,7 +127,7 @@ class SurvivorCheck:
             signed = sum(
                 voter in proof.signatures for voter in voters_of(parameters, self._share_graph, party)
             )
-            needed = parameters.threshold_of(self._share_graph.degree(party) + 1)
+            needed = threshold_around(parameters, self._share_graph, party)
             if signed < needed:
                 raise Rejection(
                     AbortReason.SURVIVOR_LIST,
@@ -203,7 +203,7 @@ class SurvivorVote:
         self._digest = proposed.digest
         named = (*proposed.survivors, *proposed.dropped)
         self._voters = {party: voters_of(parameters, share_graph, party) for party in named}
-        self._needed = {party: parameters.threshold_of(share_graph.degree(party) + 1) for party in named}
+        self._needed = {party: threshold_around(parameters, share_graph, party) for party in named}
         self.signatures: dict[PartyId, bytes] = {}
 
     def add(self, sender: PartyId, message: SurvivorSignature) -> None:

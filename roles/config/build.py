@@ -20,11 +20,11 @@ from veilsum.protocol.agreed.parameters import (
     ShareMode,
 )
 from veilsum.protocol.agreed.sizing import find_degree_and_threshold
-from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.scheme import Scheme, cohort_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.config.values import FederationValues
@@ -64,12 +64,14 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
         plan(len(config.parties), 1, 1.0, 64).encoding,
     )
     problems.found += _option_problems(config, scheme)
+    problems.found += _colluder_problems(config, scheme)
     smallest = problems.attempt(lambda: config.cohort_floor, Scheme.default_min_parties)
     made = problems.attempt(
         lambda: Parameters(
             scheme=config.scheme if scheme is None else scheme.name,
             encoding=encoding,
             dimension=dimension,
+            colluders=config.colluder_count,
             min_parties=smallest,
             graph=graph,
             threat=Threat(config.threat),
@@ -88,7 +90,7 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
         None,
     )
     if made is not None and scheme is not None:
-        problems.found += scheme.problems(made)
+        problems.found += [*scheme.problems(made), *cohort_problems(scheme, made)]
     if made is None or problems.found:
         raise ParameterError(problems.found)
     return made
@@ -146,6 +148,24 @@ def _option_problems(config: FederationValues, scheme: Scheme | None) -> Iterato
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             yield f"option {name!r} is not one of scheme {config.scheme}: {has}"
+
+
+def _colluder_problems(config: FederationValues, scheme: Scheme | None) -> Iterator[str]:
+    """Fewer than the threat demands would let a server show two survivor lists; too many leave nobody to hide among."""
+    parties, colluders = len(config.parties), config.colluders
+    demanded = tolerated_colluders(parties, Threat(config.threat))
+    if colluders is None or not _hides_updates(scheme):
+        return
+    if colluders < demanded:
+        yield (
+            f"colluders {colluders} is below {demanded}, a third of {parties} parties: leave it out, or trust the "
+            "server to follow the protocol with threat semi-honest"
+        )
+    if colluders + HONEST_IN_A_SUM > parties:
+        yield (
+            f"colluders {colluders} of {parties} parties leaves fewer than two that hide each other: set it to at most "
+            f"{max(0, parties - HONEST_IN_A_SUM)}"
+        )
 
 
 def _plan_numbers(config: FederationValues, scheme: Scheme | None) -> FixedPoint:

@@ -200,7 +200,8 @@ PROTOCOL = (
         "protocol",
         "min_parties",
         Form.WHOLE,
-        "parties refuse to take part in a smaller sum; 3 if not given, 1 for plain and perturbed",
+        "parties refuse to take part in a smaller sum; if not given colluders + 2 and at least 3, for plain and "
+        "perturbed 1",
         metavar="N",
     ),
     Setting(
@@ -210,6 +211,15 @@ PROTOCOL = (
         Form.TEXT,
         "what the server may do: follow the protocol and be curious, or lie about who is there",
         choices=("semi-honest", "lying"),
+    ),
+    Setting(
+        "colluders",
+        "protocol",
+        "colluders",
+        Form.WHOLE,
+        "how many parties may work with the server; if not given a third of them, rounded down, and none with threat "
+        "semi-honest; more can be set, not fewer",
+        metavar="C",
     ),
     Setting(
         "recovery",

@@ -75,6 +75,7 @@ class FederationValues:
     max_weight: int | None = None
     min_parties: int | None = None
     threat: str = "lying"
+    colluders: int | None = None
     recovery: str = "shares"
     graph: str = "auto"
     threshold: int | None = None
@@ -119,7 +120,20 @@ class FederationValues:
     @property
     def cohort_floor(self) -> int:
         """The smallest sum that a party takes part in: `min_parties`, or the default of the scheme."""
-        return self.load_scheme().default_min_parties if self.min_parties is None else self.min_parties
+        if self.min_parties is not None:
+            return self.min_parties
+        from veilsum.protocol.machines.scheme import least_parties
+
+        return least_parties(self.load_scheme(), self.colluder_count)
+
+    @property
+    def colluder_count(self) -> int:
+        """How many parties may work with the server: `colluders`, or what the threat says of so many parties."""
+        from veilsum.protocol.agreed.threat import Threat, tolerated_colluders
+
+        if self.colluders is not None:
+            return self.colluders
+        return tolerated_colluders(len(self.parties), Threat(self.threat))
 
     @property
     def upload(self) -> str:
@@ -196,6 +210,7 @@ class FederationValues:
         return {
             **values,
             "parties": list(self.parties),
+            "colluders": self.colluder_count,
             "min_parties": self.cohort_floor,
             "max_weight": self.weight_limit,
             "options": dict(self.options),

@@ -121,7 +121,7 @@ class Request:
                 "local_epochs": self.local_epochs,
                 "batch_size": "all",
                 "device": "cpu",
-                "min_parties": min(3, self.parties) if load_scheme(self.scheme).hides_updates else None,
+                "min_parties": 2 if self.parties == 2 and load_scheme(self.scheme).hides_updates else None,
                 **({"defence": self.defence} if self.defence else {}),
             }
         )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
@@ -114,7 +115,10 @@ def found_federation(
         dimension = len(names) + 3
     if learner is None and dimension < len(names):
         raise ParameterError([f"{len(names)} markers need a dimension of at least that, not {dimension}"])
-    parameters.setdefault("min_parties", min(3, len(names)))
+    threat = parameters.get("threat", Threat.LYING)
+    colluders = parameters.setdefault("colluders", tolerated_colluders(len(names), threat))
+    least = colluders + HONEST_IN_A_SUM if found.hides_updates else 1
+    parameters.setdefault("min_parties", max(least, min(3, len(names))))
     if isinstance(parameters.get("graph"), str):
         parameters["graph"] = parse_graph(parameters["graph"])
     encoding = found.plan_numbers(len(names), MAX_WEIGHT, CLIP, bits, parameters.get("options", {}))

@@ -32,7 +32,7 @@ from veilsum.protocol.agreed.parameters import (
     Schedule,
     ShareMode,
 )
-from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.graph import Edge
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
@@ -81,10 +81,12 @@ def payload_vectors(dimension: int, clip: float = CLIP) -> st.SearchStrategy[NDA
 @st.composite
 def table_settings(draw: st.DrawFn, scheme: str, *, least: int = 3, most: int = 5) -> dict[str, Any]:
     """Keyword arguments for `Table.build` that the scheme accepts."""
-    parties = draw(party_names(least, most))
+    parties, threat = draw(party_names(least, most)), draw(st.sampled_from(Threat))
+    colluders = tolerated_colluders(len(parties), threat)
     settings: dict[str, Any] = {
-        "min_parties": draw(st.integers(2, len(parties))),
-        "threat": draw(st.sampled_from(Threat)),
+        "colluders": colluders,
+        "min_parties": draw(st.integers(colluders + HONEST_IN_A_SUM, len(parties))),
+        "threat": threat,
         "recovery": draw(st.sampled_from(Recovery)),
         "bias": draw(st.sampled_from(Bias)),
         "share_mode": draw(st.sampled_from(ShareMode)),

@@ -95,7 +95,7 @@ def test_without_recovery_an_upload_spends_the_round_before_it_leaves(watched: W
 def test_a_server_settles_on_one_list_before_it_asks_for_shares(
     watched: Watched, scheme: str, threat: Threat, lost: bool
 ) -> None:
-    table = Table.build(scheme, 6, rounds=1, threat=threat, min_parties=3)
+    table = Table.build(scheme, 6, rounds=1, threat=threat)
     if lost:
         table.crash_before("p1", MaskedInput)
     watched.run(table)

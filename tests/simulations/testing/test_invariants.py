@@ -201,7 +201,7 @@ def test_a_server_that_asks_for_shares_of_a_round_with_a_lost_peer_before_it_dec
     missing: bool,
 ) -> None:
     """It asks with another message there: the list counts, and the keys shared with the lost peer come first."""
-    table = Table.build("ampc", 6, min_parties=3)
+    table = Table.build("ampc", 6)
     table.crash_before("p1", MaskedInput)
     assert _broken_by_late_decisions(table, SeedsComplete, RoundSpent, missing) == "I4"
 

@@ -10,8 +10,8 @@ from veilsum.protocol.wire.messages import Stamp
 from veilsum.simulations.testing.table import Table
 
 
-def session_of(table: Table, number: int, *names: str) -> Stamp:
-    """A lying server opens a session with these parties alone; returns the stamp of a round 0 in it."""
+def proposed_session(table: Table, number: int, *names: str) -> SessionOpened:
+    """What a lying server would tell these parties to open a session with them alone; all have said hello."""
     invitation = bytes([number]) * 32
     for name in names:
         assert say(table, "server", name, Invitation(Stamp(), invitation)) is None
@@ -21,11 +21,16 @@ def session_of(table: Table, number: int, *names: str) -> Stamp:
         if isinstance(flight.message, Hello) and flight.message.invitation == invitation
     }
     session = SessionTerms(table.federation.roster, table.federation.parameters, invitation).open(hellos)
-    stamp = Stamp(session.id, 0, number)
+    return SessionOpened(Stamp(session.id, 0, number), session.hellos)
+
+
+def session_of(table: Table, number: int, *names: str) -> Stamp:
+    """A lying server opens a session with these parties alone; returns the stamp of a round 0 in it."""
+    opened = proposed_session(table, number, *names)
     for name in names:
-        assert say(table, "server", name, SessionOpened(stamp, session.hellos)) is None
+        assert say(table, "server", name, opened) is None
     table.deliver_all()
-    return stamp
+    return opened.stamp
 
 
 def opening(table: Table, stamp: Stamp) -> RoundOpened:

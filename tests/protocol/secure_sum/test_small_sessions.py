@@ -1,0 +1,107 @@
+"""A server that picks its sessions to suit those who work with it: no second list counts, and nobody is isolated.
+
+Of a roster of twenty, six may work with the server. It opens a session with these six and a few others, where six are
+most of the members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.tables.lying_sessions import proposed_session
+from tests.support.tables.lying_table import (
+    attempt_of,
+    lying_table,
+    messages,
+    nobody_has_a_result,
+    refuses,
+    until,
+)
+from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.session import SessionOpened
+from veilsum.protocol.schemes.ampc.messages import SeedsRevealed
+from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.survivors import SURVIVOR_DOMAIN, SurvivorList, SurvivorProof
+from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.testing.table import Table
+from veilsum.simulations.testing.trace import InFlight
+
+SECURE = ("masked", "mpc", "ampc")
+ROSTER = 20
+COLLUDERS = tuple(PartyId(f"p{index}") for index in range(6))
+
+
+def session_with(scheme: str, honest: tuple[PartyId, ...]) -> Table:
+    """A table at which nobody but the colluders and these answers the server."""
+    present = {*COLLUDERS, *honest}
+    absent = [f"p{index}" for index in range(ROSTER) if f"p{index}" not in present]
+    return lying_table(scheme, ROSTER, dimension=ROSTER, absent=absent)
+
+
+def listing(shown: Message, survivors: set[PartyId]) -> SurvivorList:
+    """The list that the server showed, with these survivors and the others gone."""
+    assert isinstance(shown, SurvivorList)
+    dropped = {*shown.survivors, *shown.dropped} - survivors
+    return replace(
+        shown, survivors=tuple(sorted(survivors)), dropped=tuple(sorted(dropped)), total=len(survivors)
+    )
+
+
+def proof_of(table: Table, shown: SurvivorList) -> SurvivorProof:
+    """The signatures of all that the list calls survivors: every colluder signs whatever the server wants."""
+    signatures = {
+        name: table.federation.identities[name].signing.sign(SURVIVOR_DOMAIN, shown.digest)
+        for name in shown.survivors
+    }
+    return SurvivorProof(shown.stamp, signatures)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_two_lists_that_share_the_colluders_do_not_count_in_a_session_of_ten(scheme: str) -> None:
+    """Each half of the honest members signs its list, all six colluders sign both: eight of ten, nine are needed."""
+    first, second = (PartyId("p6"), PartyId("p7")), (PartyId("p8"), PartyId("p9"))
+    table = session_with(scheme, (*first, *second))
+
+    def tamper(flight: InFlight) -> Message | None:
+        if isinstance(flight.message, SurvivorList):
+            half = second if flight.receiver in second else first
+            return listing(flight.message, {*COLLUDERS, *half})
+        return None if isinstance(flight.message, SurvivorProof) else flight.message
+
+    table.tamper = tamper
+    shown = until(table, SurvivorList, "p6").message
+    table.deliver_all()
+    for half in (first, second):
+        told = listing(shown, {*COLLUDERS, *half})
+        for victim in half:
+            detail = refuses(table, victim, "server", proof_of(table, told), AbortReason.SURVIVOR_LIST)
+            assert "8 holders" in detail
+            assert "9 are needed" in detail
+    table.run()
+    assert not messages(table, ReleasedShares)
+    assert not messages(table, SeedsRevealed)
+    assert nobody_has_a_result(table)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_in_a_session_of_eight_no_list_leaves_out_anyone(scheme: str) -> None:
+    """Two honest members, and a list with one of them would be below the minimum."""
+    table = session_with(scheme, (PartyId("p6"), PartyId("p7")))
+    shown = until(table, SurvivorList, "p6").message
+    alone = listing(shown, {*COLLUDERS, PartyId("p6")})
+    refuses(table, "p6", "server", alone, AbortReason.COHORT_TOO_SMALL)
+    assert attempt_of(table, "p6").stamp == shown.stamp
+    assert not messages(table, ReleasedShares)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_server_and_two_clients_cannot_open_a_session_with_one_victim(scheme: str) -> None:
+    table = lying_table(scheme, ROSTER, dimension=ROSTER)
+    until(table, SessionOpened)
+    victim = "p6"
+    for accomplices in (COLLUDERS[:2], COLLUDERS):
+        opened = proposed_session(table, len(accomplices), victim, *accomplices)
+        refuses(table, victim, "server", opened, AbortReason.COHORT_TOO_SMALL)
