@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from veilsum.transport.base import Datagram, GoneHint, Received
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import Closed, TransportError
+from veilsum.transport.foreign import ForeignReader
 from veilsum.transport.framing.endpoint import Failed
 from veilsum.transport.limits import MIB
 
@@ -43,6 +45,7 @@ class FramedTransport:
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
         self._failure: TransportError | None = None
+        self.foreign = ForeignReader()
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -114,10 +117,11 @@ class FramedTransport:
         while True:
             event = await self._link.receive()
             if isinstance(event, Datagram):
-                self._endpoint.receive_datagram(event.sender_hint, event.data, loop.time())
+                take = partial(self._endpoint.receive_datagram, event.sender_hint, event.data, loop.time())
+                self.foreign.read("datagram", event.sender_hint, take)
             elif isinstance(event, GoneHint):
                 if self._on_gone is not None:
-                    self._on_gone(event.address)
+                    self.foreign.read("will", event.address, partial(self._on_gone, event.address))
             else:
                 self._endpoint.limit_datagrams(self._link.largest_datagram)
                 self._endpoint.link_restored()

@@ -13,6 +13,7 @@ from veilsum import __version__
 from veilsum.protocol.errors import ParameterError, ProtocolError
 from veilsum.roles.cli.table import Command, UsageError, run_table
 from veilsum.transport.errors import BadSetting, TransportError
+from veilsum.transport.printable import printable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -127,5 +128,5 @@ def _explain(error: Exception) -> str:
 
 
 def _report(message: str, exit_code: int) -> int:
-    sys.stderr.write(f"veilsum: error: {' '.join(message.split())}\n")
+    sys.stderr.write(f"veilsum: error: {printable(' '.join(message.split()))}\n")
     return exit_code

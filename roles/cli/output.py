@@ -7,7 +7,6 @@ appears whole or not at all. A folder that does not exist is refused before the 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -16,24 +15,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from veilsum.transport.printable import json_text, printable, printable_lines
+
 STANDARD_OUTPUT = "-"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Aligned text: the first column to the left, the others to the right unless they are words."""
+    """Aligned text: the first column to the left, the others to the right unless they are words.
+
+    Cells may be what others sent: what is not printable is shown escaped.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def render(self) -> str:
-        cells = [list(self.columns), *[list(row) for row in self.rows]]
+        cells = [[printable(cell) for cell in row] for row in (self.columns, *self.rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         numeric = [i > 0 and all(_is_number(row[i]) for row in self.rows) for i in range(len(self.columns))]
         lines = [_line(row, widths, numeric) for row in cells]
         rule = "  ".join("-" * width for width in widths)
-        return "\n".join([self.title, "", lines[0], rule, *lines[1:]]) + "\n"
+        return "\n".join([printable(self.title), "", lines[0], rule, *lines[1:]]) + "\n"
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -48,10 +52,10 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 def publish(text: str, figures: Mapping[str, Any], json_target: str | None) -> None:
     """Show the text to the person and hand the figures to the program, each where it belongs."""
     screen = sys.stderr if json_target == STANDARD_OUTPUT else sys.stdout
-    screen.write(text)
+    screen.write(printable_lines(text))
     if json_target is None:
         return
-    document = json.dumps(_finite(figures), indent=2, allow_nan=False) + "\n"
+    document = json_text(_finite(figures), indent=2, allow_nan=False) + "\n"
     if json_target == STANDARD_OUTPUT:
         sys.stdout.write(document)
         return

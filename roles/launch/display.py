@@ -12,6 +12,7 @@ from veilsum.roles.broker.files import CARRIER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.launch.processes import BROKER, LOGS_FOLDER, Outcome
+from veilsum.transport.printable import printable
 
 _TOLD = (
     "broker",
@@ -67,15 +68,16 @@ class LiveView:
             if text in self._warned:
                 return
             self._warned.add(text)
-        self._stream.write(f"{party}: {text}\n")
+        self._stream.write(printable(f"{party}: {text}") + "\n")
         self._stream.flush()
 
     def _table(self) -> Any:
         from rich.table import Table as LiveTable
+        from rich.text import Text
 
         table = LiveTable("process", "round", "last heard")
-        for party, (round_text, what) in self._rows.items():
-            table.add_row(party, round_text, what)
+        for party, cells in self._rows.items():
+            table.add_row(*(Text(printable(text)) for text in (party, *cells)))
         return table
 
 
@@ -119,7 +121,7 @@ def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str,
         "abort_reason": failed.get("reason") if failed else None,
         "abort_detail": failed.get("detail") if failed else None,
         "lost": [name for name in participants if outcome.children[name].code != 0],
-        "refused_messages": len(list(outcome.facts("refused"))),
+        "refused_messages": sum(int(fact.get("count", 1)) for fact in outcome.facts("refused")),
         "warnings": list(dict.fromkeys(str(fact.get("text")) for fact in outcome.facts("warning"))),
         "wall_s": outcome.wall_s,
     }
@@ -159,9 +161,8 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
         lines.append(f"lost          {', '.join(figures['lost'])}")
     if figures["aborted"]:
         why = figures["abort_reason"] or outcome.last_words or "the server ended"
-        lines.append(
-            f"the run failed: {why}" + (f": {figures['abort_detail']}" if figures["abort_detail"] else "")
-        )
+        detail = f": {figures['abort_detail']}" if figures["abort_detail"] else ""
+        lines.append(printable(f"the run failed: {why}{detail}"))
         if figures["rounds"]:
             lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
     lines.append(f"logs          {outcome.loaded.folder / LOGS_FOLDER}")

@@ -11,7 +11,6 @@ Implements specs/guide.md, section 4.
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import sys
 from typing import Any, TextIO
@@ -29,6 +28,7 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.roles.learning.contract import sha256_of
 from veilsum.roles.monitor.log_format import LogFormat
+from veilsum.transport.printable import json_text, printable
 
 
 class RoleLog:
@@ -42,15 +42,14 @@ class RoleLog:
     def say(self, fact: str, **fields: Any) -> None:
         now = datetime.datetime.now(datetime.UTC)
         if self._format == "json":
-            line = json.dumps({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
-            line = line.replace("\x7f", r"\u007f")
+            line = json_text({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
         else:
             told = ", ".join(
                 _text(value) if name == "text" else f"{name} {_text(value)}"
                 for name, value in fields.items()
                 if value not in ("", None)
             )
-            line = _printable(
+            line = printable(
                 f"{now:%H:%M:%S} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}"
             )
         self._stream.write(f"{line}\n")
@@ -115,13 +114,3 @@ class _Bridge(logging.Handler):
 
 def _text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _printable(text: str) -> str:
-    """The text on one line, with backslashes doubled only where something else was escaped by one."""
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() and one != "\\" else one.encode("unicode_escape").decode("ascii")
-        for one in text
-    )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -27,6 +28,9 @@ EVERY_S = 1.0
 MOST_LATE = 64
 """So many late parties are named: a status stays small in a federation of thousands."""
 _LONGEST = 64 * 1024
+_LONGEST_WORD = 64
+_LARGEST_NUMBER = 2**53 - 1
+"""What every reader of JSON keeps exact, and a table can divide."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,10 @@ def open_status(roster: Roster, federation_id: str, data: bytes) -> Status:
             raise ValueError("too long")
         outer = json.loads(data)
         text, signature = outer["status"], base64.b64decode(outer["signature"], validate=True)
-        status = _parse(json.loads(text))
+        status, digest = _parse(json.loads(text)), _digest(federation_id, text)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise Rejection(AbortReason.BAD_ENCODING, "this is no status") from None
-    roster.verify(PartyId(status.party), STATUS_DOMAIN, _digest(federation_id, text), signature)
+    roster.verify(PartyId(status.party), STATUS_DOMAIN, digest, signature)
     return status
 
 
@@ -79,9 +83,18 @@ def _parse(values: dict[str, Any]) -> Status:
         wanted = {"int": int, "str": str}.get(str(types[name]), list)
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise TypeError(name)
+        if isinstance(value, int) and not 0 <= value <= _LARGEST_NUMBER:
+            raise ValueError(name)
     if not all(isinstance(name, str) for name in values["late"]):
         raise TypeError("late")
+    if len(values["late"]) > MOST_LATE or any(len(text) > _LONGEST_WORD for text in _words(values)):
+        raise ValueError("too much")
     return Status(**{**values, "late": tuple(values["late"])})
+
+
+def _words(values: dict[str, Any]) -> Iterator[str]:
+    yield from (value for value in values.values() if isinstance(value, str))
+    yield from values["late"]
 
 
 def _digest(federation_id: str, text: str) -> bytes:

@@ -10,14 +10,19 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
-from veilsum.protocol.errors import ProtocolError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.monitor.status import Status, open_status
-from veilsum.transport.base import StatusSource
+from veilsum.transport.base import Datagram, StatusSource
+from veilsum.transport.foreign import Defect, ForeignReader
+
+
+def _tell_nobody(defect: Defect) -> None:
+    """The table ends with the number of statuses that did not verify."""
 
 
 @dataclass
@@ -25,7 +30,18 @@ class Board:
     """The newest status of each party, and how many did not verify."""
 
     statuses: dict[str, Status] = field(default_factory=dict)
-    refused: int = 0
+    foreign: ForeignReader = field(default_factory=lambda: ForeignReader(tell=_tell_nobody))
+
+    @property
+    def refused(self) -> int:
+        return self.foreign.counts.total()
+
+    def hear(self, loaded: LoadedFederation, datagram: Datagram) -> None:
+        """Take what a source heard, if it is a status of a member."""
+        read = partial(open_status, loaded.roster, loaded.federation_id, bytes(datagram.data))
+        status = self.foreign.read("status", datagram.sender_hint, read)
+        if status is not None:
+            self.take(status)
 
     def take(self, status: Status) -> None:
         known = self.statuses.get(status.party)
@@ -40,10 +56,7 @@ async def listen(loaded: LoadedFederation, source: StatusSource, seconds: float)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 async for datagram in source.statuses():
-                    try:
-                        board.take(open_status(loaded.roster, loaded.federation_id, bytes(datagram.data)))
-                    except ProtocolError:
-                        board.refused += 1
+                    board.hear(loaded, datagram)
     return board
 
 

@@ -42,6 +42,7 @@ from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Action, Ended, Keep, Pump, Refused, Step, Tell, Transmit
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import TransportError
+from veilsum.transport.foreign import Defect, ForeignReader
 
 LARGE_BYTES = 1 << 20
 """Messages from here on are hashed away from the event loop."""
@@ -49,6 +50,7 @@ MOST_WAITING = 64
 """Messages that wait for the machine; beyond that the transport holds back their senders."""
 
 SHORTEST_LINGER_S = 0.3
+MESSAGE = "message"
 
 Feed: TypeAlias = Callable[[float], Iterator[Action]]
 """Something to feed the machine: given the time, what is to be done about it."""
@@ -67,9 +69,13 @@ class Tally:
 
     sent_bytes: int = 0
     received_bytes: int = 0
-    refused: int = 0
     training: bool = False
     unacknowledged: Counter[PartyId] = field(default_factory=Counter)
+    defects: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def refused(self) -> int:
+        return self.defects.total()
 
 
 @dataclass
@@ -93,7 +99,8 @@ class Driver:
     observer: RunObserver = field(default_factory=RunObserver)
 
     def __post_init__(self) -> None:
-        self.tally = Tally()
+        self._foreign = ForeignReader(self._tell_refusal, expected=(Duplicate,))
+        self.tally = Tally(defects=self._foreign.counts)
         self._pump = Pump(self.machine, self.state)
         self._inbox: asyncio.Queue[Feed] = asyncio.Queue(MOST_WAITING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,6 +120,7 @@ class Driver:
                 await self._perform(await self._next_feed())
             await self._linger()
         finally:
+            self._foreign.close()
             await self._cancel_all()
         return self.ended
 
@@ -133,15 +141,16 @@ class Driver:
             while True:
                 received = await self.transport.receive()
                 self.tally.received_bytes += len(received.payload)
-                try:
-                    sender, message = await self._maybe_aside(
-                        len(received.payload), partial(self.codec.open, received.payload)
-                    )
-                except Duplicate:
+                read = partial(
+                    self._foreign.read,
+                    MESSAGE,
+                    received.sender_hint,
+                    partial(self.codec.open, received.payload),
+                )
+                opened = await self._maybe_aside(len(received.payload), read)
+                if opened is None:
                     continue
-                except ProtocolError as error:
-                    self._refuse(error, received.sender_hint)
-                    continue
+                sender, message = opened
                 self.observer.received(self.wall_clock(), self.party, sender, message, len(received.payload))
                 await self._inbox.put(partial(self._hear, sender, message))
         except TransportError as error:
@@ -170,8 +179,12 @@ class Driver:
         return partial(self._pump.take, told_if_refused)
 
     def _refuse(self, error: ProtocolError, sender: str) -> None:
-        self.tally.refused += 1
-        self.log.say("refused", sender=sender, text=str(error))
+        self._foreign.note(MESSAGE, sender, error)
+
+    def _tell_refusal(self, defect: Defect) -> None:
+        text = str(defect.error) if isinstance(defect.error, ProtocolError) else defect.why
+        more = {"count": defect.count} if defect.count > 1 else {}
+        self.log.say("refused", sender=defect.sender_hint, text=text, **more)
 
     # Drain.
 

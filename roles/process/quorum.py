@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.errors import ProtocolError
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import open_status
 from veilsum.transport.base import Datagram, Received
+from veilsum.transport.foreign import ForeignReader
 
 
 class Surroundings(Protocol):
@@ -42,6 +43,7 @@ class Quorum:
     at_least: int
     log: RoleLog
     present: set[str] = field(default_factory=set)
+    foreign: ForeignReader = field(default_factory=ForeignReader)
 
     async def wait(self, surroundings: Surroundings, within_s: float) -> None:
         """Return when enough parties are there or the time is up; raise what the transport raises."""
@@ -63,15 +65,14 @@ class Quorum:
 
     async def _listen(self, surroundings: Surroundings) -> None:
         async for datagram in surroundings.statuses():
-            self._hear(bytes(datagram.data))
+            self._hear(datagram)
             if len(self.present) >= self.at_least:
                 return
 
-    def _hear(self, status: bytes) -> None:
-        try:
-            party = open_status(self.roster, self.federation_id, status).party
-        except ProtocolError:
-            return
+    def _hear(self, datagram: Datagram) -> None:
+        read = partial(open_status, self.roster, self.federation_id, bytes(datagram.data))
+        status = self.foreign.read("status", datagram.sender_hint, read)
+        party = None if status is None else status.party
         if party in self.roster.participants and party not in self.present:
             self.present.add(party)
             self.log.say("arrived", who=party, present=len(self.present), needed=self.at_least)

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
@@ -59,6 +59,7 @@ from veilsum.roles.process.quorum import Quorum
 from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.errors import TransportError
+from veilsum.transport.foreign import RateLimit
 from veilsum.transport.framing.datagrams import LIFE_BYTES
 
 EXIT_FINISHED = 0
@@ -171,6 +172,7 @@ class RoleProcess:
     equipment: object | None
     optimizer: StepOptimizer | None
     recording: ViewRecording | None = None
+    wills: RateLimit = field(default_factory=RateLimit)
 
     def run(self) -> int:
         work = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
@@ -221,10 +223,16 @@ class RoleProcess:
             life=life,
             seal_chunk=channels.seal_chunk,
             open_chunk=channels.open_chunk,
-            on_gone=lambda address: self.log.say("seems_gone", who=address),
+            on_gone=self._hear_will,
             connect_within_s=self.rules.timing.patience_s,
         )
         return self.open_transport(request)
+
+    def _hear_will(self, address: str) -> None:
+        """Anyone with a login may have sent it: it is told of members only, and sparingly."""
+        who = self.rules.roster.identity(address).name
+        if self.wills.admit("seems_gone", who) is not None:
+            self.log.say("seems_gone", who=who)
 
     async def _drive(self, transport: RoleTransport, work: Executor, disk: Executor) -> Ended:
         timing = self.rules.timing

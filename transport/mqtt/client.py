@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiomqtt
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
     from veilsum.transport.base import Address
+    from veilsum.transport.foreign import ForeignReader
     from veilsum.transport.mqtt.broker_address import BrokerAddress
 
 KEEPALIVE_S = 20
@@ -44,6 +46,14 @@ class BrokerClient(aiomqtt.Client):
     """A client that keeps what the broker says when it lets us in, and notices when it hangs up instead."""
 
     largest_packet: int | None = None
+    foreign: ForeignReader
+
+    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
+        """A topic that is no text, or no topic, is the broker's or its sender's defect, and no reason to reconnect."""
+        if self._queue.full():
+            self.foreign.refuse("packet", "", f"{MOST_QUEUED} are waiting already")
+            return
+        self.foreign.read("packet", "", partial(super()._on_message, client, userdata, message))
 
     def _on_connect(
         self,
@@ -84,10 +94,11 @@ def new_client(
     tls: ssl.SSLContext | None,
     answer_within_s: float,
     logger: logging.Logger,
+    foreign: ForeignReader,
 ) -> BrokerClient:
     """A client that is not connected yet; the broker publishes `lost` under `gone_topic` when it loses us."""
     speaks_5 = protocol is V5
-    return BrokerClient(
+    client = BrokerClient(
         broker.host,
         broker.port,
         username=broker.username,
@@ -105,6 +116,8 @@ def new_client(
         logger=logger,
         max_queued_incoming_messages=MOST_QUEUED,
     )
+    client.foreign = foreign
+    return client
 
 
 def reason_of(error: aiomqtt.MqttError) -> ReasonCode | None:

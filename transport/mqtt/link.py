@@ -30,6 +30,7 @@ import aiomqtt
 from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable, Closed, TooLarge
+from veilsum.transport.foreign import ForeignReader
 from veilsum.transport.limits import KIB
 from veilsum.transport.mqtt.client import (
     FINAL_REFUSALS,
@@ -60,6 +61,8 @@ MOST_SHORT_LIVED = 5
 LARGEST_STATUS = 64 * KIB
 MOST_WAITING = 64
 LINK_DEPTH = 3
+LONGEST_TOPIC = 200
+"""So much of a topic is shown."""
 FAREWELL_S = 2.0
 """How long closing may take to say that we leave."""
 DISCONNECT_S = 3.0
@@ -88,6 +91,7 @@ class MqttLink:
         self._statuses: asyncio.Queue[Datagram] | None = None
         self._ever_connected = asyncio.Event()
         self._last_trouble = "no attempt was made"
+        self.foreign = ForeignReader()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -238,6 +242,7 @@ class MqttLink:
             tls=self._tls,
             answer_within_s=self._answer_within_s,
             logger=_logger,
+            foreign=self.foreign,
         )
 
     async def _subscribe(self, client: BrokerClient) -> None:
@@ -255,11 +260,10 @@ class MqttLink:
 
     async def _read(self, client: BrokerClient) -> None:
         async for message in client.messages:
-            payload = message.payload
+            payload, topic = message.payload, message.topic.value
             if message.retain or not isinstance(payload, bytes) or len(payload) > LARGEST_ACCEPTED:
-                continue
-            topic = message.topic.value
-            if (sender := self._topics.sender_of(topic, self._address)) is not None:
+                self.foreign.refuse("packet", "", f"retained or too large, under {topic[:LONGEST_TOPIC]!r}")
+            elif (sender := self._topics.sender_of(topic, self._address)) is not None:
                 await self._events.put(Datagram(sender, payload))
             elif (party := self._topics.party_of_gone(topic)) is not None:
                 if party != self._address:
@@ -268,6 +272,8 @@ class MqttLink:
                 if self._statuses.full():
                     self._statuses.get_nowait()
                 self._statuses.put_nowait(Datagram(party, payload))
+            elif self._topics.party_of_status(topic) is None:
+                self.foreign.refuse("packet", "", f"topic {topic[:LONGEST_TOPIC]!r} is none of ours")
 
     def _raise_if_final(self, error: aiomqtt.MqttError) -> None:
         """Turn a refusal to connect that cannot be cured by trying again into its typed error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import Table
 from veilsum.simulations.audit.report.verdicts import verdicts
 from veilsum.simulations.audit.rows.row import Row, also, common_cells
+from veilsum.transport.printable import printable, printable_lines
 
 FIGURES, CURVES = "figures", "ppc"
 
@@ -27,7 +29,7 @@ def replace_figures(path: Path, body: str, name: str = FIGURES) -> None:
     if not found or not closed:
         raise ParameterError([f"{path} has no place for figures: add the lines {begin} and {end}"])
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(f"{before}{begin}\n\n{body.strip()}\n\n{end}{after}", encoding="utf-8")
+    draft.write_text(f"{before}{begin}\n\n{printable_lines(body.strip())}\n\n{end}{after}", encoding="utf-8")
     draft.replace(path)
 
 
@@ -88,4 +90,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_shown(cell) for cell in line)} |" for line in lines)
+
+
+def _shown(cell: str) -> str:
+    """A view may be a stranger's: what is not printable is escaped, and nothing of it is markup or ends the cell."""
+    return html.escape(printable(cell), quote=False).replace("|", "&#124;")

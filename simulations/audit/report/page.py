@@ -14,6 +14,7 @@ from veilsum.simulations.audit.report.pictures import image_tag
 from veilsum.simulations.audit.report.style import STYLE
 from veilsum.simulations.audit.report.verdicts import Verdict, verdicts, warnings
 from veilsum.simulations.audit.rows.row import COLUMNS, Picture, Row, cells_of
+from veilsum.transport.printable import printable_lines
 
 _WORDS = {
     "leaks": "the adversary gets what the data owner would not show",
@@ -76,7 +77,7 @@ def render(report: Report) -> str:
     if threats:
         parts.append("<h2>Threat model: what each adversary saw and knows</h2>")
         parts += [f"<pre>{html.escape(text)}</pre>" for text in threats]
-    return "\n".join([*parts, "</body></html>"])
+    return printable_lines("\n".join([*parts, "</body></html>"]))
 
 
 def _tiles(found: Sequence[Verdict]) -> str:

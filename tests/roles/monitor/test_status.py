@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.federations import make_federation
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.monitor.status import Status, open_status, sign_status
-from veilsum.roles.monitor.watching import Board
+from veilsum.roles.monitor.watching import Board, describe
 from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.transport.base import Datagram
 
 ALICE = Identity(PartyId("alice"), Role.CLIENT, SigningKey.generate(SeededEntropy(1)))
 EVE = Identity(PartyId("eve"), Role.CLIENT, SigningKey.generate(SeededEntropy(2)))
@@ -55,6 +60,62 @@ def test_json_of_another_shape_is_refused(value: object) -> None:
     for document in (value, {"status": json.dumps(value), "signature": ""}):
         with pytest.raises(Rejection):
             open_status(ROSTER, "fed", json.dumps(document).encode())
+
+
+texts = st.text(st.characters(exclude_categories=()), max_size=5)
+values = st.one_of(
+    st.integers(),
+    st.sampled_from([2**53, 10**400, -1]),
+    texts,
+    st.lists(texts, max_size=3),
+    st.none(),
+    st.floats(),
+)
+
+
+@given(
+    changed=st.dictionaries(st.sampled_from([*asdict(STATUS), "another"]), values, max_size=4),
+    signature=texts,
+)
+def test_fields_of_any_content_are_opened_or_refused(changed: dict[str, object], signature: str) -> None:
+    """Also lone surrogates, which JSON can carry and UTF-8 cannot, in a status, its signature and its party."""
+    text = json.dumps(asdict(STATUS) | changed, ensure_ascii=False)
+    with pytest.raises(Rejection):
+        open_status(ROSTER, "fed", json.dumps({"status": text, "signature": signature}).encode())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"round": 2**53},
+        {"sent_bytes": 10**400},
+        {"life": -1},
+        {"phase": "x" * 65},
+        {"late": ("p",) * 65},
+        {"late": ("x" * 65,)},
+    ],
+    ids=["round", "bytes", "life", "phase", "many late", "long name"],
+)
+def test_a_member_that_signs_what_no_process_tells_is_refused(wrong: dict[str, Any]) -> None:
+    """Numbers that fit nowhere, and texts that would fill a screen."""
+    with pytest.raises(Rejection) as refusal:
+        open_status(ROSTER, "fed", sign_status(ALICE, "fed", replace(STATUS, **wrong)))
+    assert refusal.value.reason is AbortReason.BAD_ENCODING
+
+
+def test_a_members_terminal_escapes_do_not_reach_the_table_of_statuses(tmp_path: Path) -> None:
+    """What a member signs as its phase is shown escaped, and a forgery is counted beside it."""
+    loaded = make_federation(tmp_path / "fed", "plain", 2)
+    me = load_identity(loaded.key_folder("p1"))
+    evil = replace(STATUS, party="p1", phase="\x1b[2J\x1b]0;owned\x07\u202e\n", late=("\x1b[31m",))
+    board = Board()
+    for data in (sign_status(me, loaded.federation_id, evil), b'{"status": "\\ud800", "signature": ""}'):
+        board.hear(loaded, Datagram("p1", data))
+    assert board.statuses["p1"].phase == evil.phase
+    shown = describe(loaded, board)
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert r"\x1b[2J" in shown
+    assert "1 statuses did not verify" in shown
 
 
 def test_an_older_status_does_not_replace_a_newer_one() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,7 @@ from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.quorum import Quorum
 from veilsum.transport.base import Datagram, Received
 from veilsum.transport.errors import Closed
+from veilsum.transport.foreign import MOST_LINES
 
 ENTROPY = SeededEntropy(5)
 IDENTITIES = {
@@ -35,6 +39,12 @@ ROSTER = Roster(1, tuple(one.public for name, one in IDENTITIES.items() if name 
 def status_of(name: str, signer: str | None = None) -> bytes:
     status = Status(name, "client", 1, 1, 0, 1, 0, "knocking", 0, 0, 0)
     return sign_status(IDENTITIES[signer or name], "fed", status)
+
+
+def status_text(name: str, **changed: Any) -> str:
+    """As its signer would encode it, but for lone surrogates, which stay as they are."""
+    fields = asdict(Status(name, "client", 1, 1, 0, 1, 0, "knocking", 0, 0, 0)) | changed
+    return json.dumps(fields, ensure_ascii=False)
 
 
 class Air:
@@ -78,6 +88,27 @@ def test_strangers_forgeries_garbage_and_the_server_itself_do_not_count() -> Non
     present, said = gather(air, within_s=0.2)
     assert present == {"p1"}
     assert "only 1 of at least 2 parties came" in said
+
+
+BROKEN = [
+    b"\xff",
+    b'{"status": "\\ud800", "signature": ""}',
+    json.dumps({"status": status_text("p1", phase="\ud800"), "signature": ""}).encode(),
+    json.dumps({"status": status_text("p1", phase="\ud800"), "signature": "\ud800"}).encode(),
+    json.dumps({"status": status_text("\ud800"), "signature": ""}).encode(),
+    json.dumps({"status": status_text("p1", round=10**400), "signature": ""}).encode(),
+    b"[" * 60_000,
+]
+
+
+def test_no_status_of_any_login_ends_the_server_or_fills_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A lone surrogate in a status, and other bytes of that kind, a thousand times: the parties are still heard."""
+    present, said = gather(Air([*BROKEN * 150, status_of("p1"), status_of("p2")]))
+    assert present == {"p1", "p2"}
+    assert said.count("\n") == 3
+    lines = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(lines) <= MOST_LINES
+    assert all("status" in line and "hint" in line and line.isprintable() for line in lines)
 
 
 def test_trouble_of_the_transport_is_not_waited_out() -> None:
