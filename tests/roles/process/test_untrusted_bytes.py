@@ -121,6 +121,9 @@ def test_only_typed_errors_leave_the_envelope_codec(junk: bytes, at: int, change
             codec.open(data)
 
 
+PATIENT = {"opening_s": 20.0, "phase_s": 20.0, "training_s": 20.0, "patience_s": 60.0}
+
+
 def made_up(topics: Topics) -> Iterator[tuple[str, bytes]]:
     """What a login may publish: statuses with lone surrogates, wills of anyone, junk datagrams, topics of no form."""
     told = asdict(Status("p1", "client", 1, 1, 0, 1, 0, "\ud800", 0, 0, 0))
@@ -158,7 +161,7 @@ async def flood(company: Company, broker: BrokerProcess) -> None:
         async def go_on() -> None:
             while True:
                 await publish(client)
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(1.0)
 
         flooding = asyncio.create_task(go_on())
         codes = [await asyncio.to_thread(role.end) for role in roles]
@@ -169,7 +172,7 @@ async def flood(company: Company, broker: BrokerProcess) -> None:
 @needs_mosquitto
 def test_bytes_of_any_login_end_no_process_and_fill_no_log(tmp_path: Path) -> None:
     """The server is attacked while it gathers and everyone while they train: all rounds are committed."""
-    fed = make_federation(tmp_path / "fed", "masked", 3)
+    fed = make_federation(tmp_path / "fed", "masked", 3, **PATIENT)
     broker = broker_of(fed, tmp_path / "broker")
     broker.start()
     try:
