@@ -1,7 +1,9 @@
 """Views on disk: a line with the format and a SHA-256, then a .npz of plain arrays with a JSON table of contents.
 
 Never pickle. A message is stored as the bytes it has on the wire, and read back by the strict decoder. The hash is that
-of everything behind the line, so a file of which any byte was altered or lost is refused before it is opened.
+of everything behind the line, so a file of which any byte was altered or lost is refused before it is opened. Who made
+the file up fits the hash, too: what it unpacks to is bounded (unpacking.py), and whatever reading it raises is a
+`BadViewFile`.
 The file holds secrets of whoever recorded it; it is written with mode 0600.
 """
 
@@ -10,8 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.secret import Secret
-from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.schemes import find_scheme
 from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.federation.private_files import replace_private_file
 from veilsum.roles.learning.task import Samples
+from veilsum.roles.views.unpacking import MOST_BYTES, TooMuch, UnpackingError, unpack_arrays
 from veilsum.roles.views.view import (
     Observed,
     OwnUpdate,
@@ -39,6 +40,8 @@ from veilsum.roles.views.view import (
 FORMAT = "veilsum view 3"
 _FAMILY = b"veilsum view "
 _TABLE = "table"
+MOST_TABLE_BYTES = 64 << 20
+"""What the table of contents may have: JSON becomes many times its size in memory."""
 _KINDS_OF_SEEDS = ("given", "taken", "biases")
 
 
@@ -70,27 +73,35 @@ def save_view(view: View, path: Path) -> None:
     replace_private_file(path, _first_line(content) + content, in_closed_folder=False)
 
 
-def load_view(path: Path) -> View:
-    """The view in the file, or `BadViewFile` with what is wrong."""
+def load_view(path: Path, most_bytes: int = MOST_BYTES) -> View:
+    """The view in the file, or `BadViewFile` with what is wrong; at most so many bytes are unpacked."""
+    content = _content(path, most_bytes)
     try:
-        with np.load(io.BytesIO(_content(path)), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        table = json.loads(arrays.pop(_TABLE).tobytes())
+        arrays = unpack_arrays(content, most_bytes)
+        table = _parsed_table(arrays.pop(_TABLE))
         _require_scheme(path, table["facts"][0]["scheme"])
         return _view(table, arrays)
     except BadViewFile:
         raise
-    except (
-        ProtocolError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise BadViewFile(f"{path} is not a recorded view: {error}") from error
+    except TooMuch as error:
+        raise _too_large(path, error) from error
+    except Exception as error:
+        raise BadViewFile(f"{path} is not a recorded view: {type(error).__name__}: {error}") from error
+
+
+def _too_large(path: Path, error: TooMuch) -> BadViewFile:
+    return BadViewFile(
+        f"{path} is not read: {error}; record fewer rounds into one file, or, if you trust it, give load_view() a "
+        "larger most_bytes"
+    )
+
+
+def _parsed_table(packed: NDArray[Any]) -> Any:
+    if packed.nbytes > MOST_TABLE_BYTES:
+        raise UnpackingError(
+            f"its table has {packed.nbytes} bytes, and {MOST_TABLE_BYTES} are the most that is read"
+        )
+    return json.loads(packed.tobytes())
 
 
 def _require_scheme(path: Path, name: str) -> None:
@@ -107,9 +118,13 @@ def _first_line(content: bytes) -> bytes:
     return f"{FORMAT}, sha256 {hashlib.sha256(content).hexdigest()}\n".encode()
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, most_bytes: int) -> bytes:
     """What stands behind the first line, if it is what was written."""
-    line, _, content = path.read_bytes().partition(b"\n")
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise _too_large(path, TooMuch(size, most_bytes))
+    with path.open("rb") as file:
+        line, _, content = file.read(size).partition(b"\n")
     if not line.startswith(_FAMILY):
         raise BadViewFile(f"{path} is not a recorded view")
     if not line.startswith(FORMAT.encode()):
