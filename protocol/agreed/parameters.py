@@ -91,6 +91,8 @@ class Parameters:
     differencing: Differencing = Differencing.WARN
     min_cohort_change: int = 2
     max_attempts: int = 3
+    step: str = ""
+    """The step on the mean in canonical form (`ModelStep.describe`) where participants can take it, else empty."""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,6 +135,7 @@ class Parameters:
             "differencing": self.differencing.value,
             "min_cohort_change": self.min_cohort_change,
             "max_attempts": self.max_attempts,
+            "step": self.step,
             "options": dict(self.options),
         }
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))

@@ -59,6 +59,11 @@ class Scheme(ABC):
     exact: ClassVar[bool] = True
     """Whether the result is the mean of the fixed-point encodings, bit for bit."""
 
+    steps_by_parties: ClassVar[bool] = False
+    """Whether every participant can take the step on the mean itself: one of protocol/numbers/step_kinds.py, whose
+    settings are then among the parameters. Elsewhere the step is the server's own, and may be one of torch.
+    """
+
     learns: ClassVar[Mapping[str, str]]
     """Role -> what it may learn, in words; shown by `veilsum simulate` and checked by the audit."""
 

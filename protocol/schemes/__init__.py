@@ -17,9 +17,9 @@ A scheme is two machines, what each role may learn in words, and answers to what
 A machine is a `TransitionTable`, a handler for each of its messages (`@handles`), and an outcome: `Committed` or
 `Failed`. It returns events (`Send`, `WorkRequested`, ...) and never acts. Messages are frozen dataclasses under
 `@message("my-scheme.upload")`. What differs from the usual is said by attributes: `hides_updates`,
-`server_holds_model`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`, `warnings`,
-`plan_numbers`, `equipment_of`, `options_of`, `parting_model`, `carries`. A scheme that changes one of ours derives from
-it (`Masked`, `Perturbed`, ...).
+`server_holds_model`, `steps_by_parties`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`,
+`warnings`, `plan_numbers`, `equipment_of`, `options_of`, `parting_model`, `carries`. A scheme that changes one of ours
+derives from it (`Masked`, `Perturbed`, ...).
 
 Importing this package registers the schemes that are built in. specs/schemes.md walks through an example.
 """

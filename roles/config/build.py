@@ -85,6 +85,7 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
             differencing=Differencing(config.differencing),
             min_cohort_change=config.min_cohort_change,
             max_attempts=config.max_attempts,
+            step=_step(config, scheme),
             options=_options(config, scheme),
         ),
         None,
@@ -168,6 +169,15 @@ def _colluder_problems(config: FederationValues, scheme: Scheme | None) -> Itera
         )
 
 
+def _step(config: FederationValues, scheme: Scheme | None) -> str:
+    """The step as all agree on it, where participants can take it."""
+    if scheme is None or not scheme.steps_by_parties:
+        return ""
+    from veilsum.roles.learning.training.party_step import make_step
+
+    return make_step(config.training_options()).describe()
+
+
 def _plan_numbers(config: FederationValues, scheme: Scheme | None) -> FixedPoint:
     parties, weight = len(config.parties), config.weight_limit
     if scheme is None:
@@ -189,21 +199,33 @@ def _require_fitting_optimizer(config: FederationValues) -> None:
 
     if config.server_optimizer == PLAIN_STEP:
         return
-    from veilsum.roles.learning.training.server_optimizer import read_optimizer
-
-    read_optimizer(config.server_optimizer)
+    scheme = load_scheme(config.scheme)
+    remembers = _remembers(config.server_optimizer, by_parties=scheme.steps_by_parties)
     problems = []
-    if not load_scheme(config.scheme).server_holds_model:
+    if remembers and not scheme.server_holds_model:
         problems.append(
             f"server_optimizer: in {config.scheme} every peer takes the step itself, and one that joins later would "
-            "remember nothing: leave it out, or use a scheme whose server holds the model"
+            "remember nothing: use sgd with a rate (sgd:lr=0.5), or a scheme whose server holds the model"
         )
     if config.schedule != Schedule.FEDAVG.value:
         problems.append(f"server_optimizer: schedule {config.schedule} averages nothing: leave it out")
-    if config.task.partition(":")[0] == "vectors":
+    if config.task.partition(":")[0] == "vectors" and not scheme.steps_by_parties:
         problems.append(f"server_optimizer: task {config.task} has no parameters: leave it out")
     if problems:
         raise ParameterError(problems)
+
+
+def _remembers(text: str, *, by_parties: bool) -> bool:
+    """Whether the step depends on those before it; refused if it is not one that can be taken there."""
+    from veilsum.roles.learning.training.party_step import read_step
+
+    if not by_parties:
+        from veilsum.roles.learning.training.server_optimizer import is_of_torch, read_optimizer
+
+        if is_of_torch(text):
+            read_optimizer(text)
+            return True
+    return bool(read_step(text)[0].remembered)
 
 
 def _require_safe(policy: GraphPolicy, config: FederationValues, scheme: Scheme | None) -> None:

@@ -152,8 +152,9 @@ TRAINING = (
         "training",
         "server_optimizer",
         Form.TEXT,
-        "the server's step on a mean gradient or delta: sgd, or any optimiser of torch with settings, as in "
-        "adam:weight_decay=0.01 or sgd:momentum=0.9; it goes on from round to round",
+        "the step on a mean gradient or delta, which goes on from round to round: sgd, momentum, adam, adagrad or yogi "
+        "with settings, as in adam:lr=0.01; where the server takes it alone (plain, perturbed, bilateral) any "
+        "optimiser of torch",
         metavar="OPTIMIZER",
     ),
     Setting(

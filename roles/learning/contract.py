@@ -11,8 +11,8 @@ The vector lists all parameters, then all floating buffers, in an order fixed by
 * `gradient`: one average gradient at the round's model; the mean is one SGD step. Buffers have no gradient:
   their part carries (old - new) / learning rate, so that the step moves them to the mean of the new ones.
 
-`apply_update` works in float64 and rounds once to float32. It is pure numpy on one vector: every party that
-applies the same mean to the same model holds the same bytes.
+`apply_update` is the step without a kind of protocol/numbers/steps.py: every party that applies the same mean to the
+same model holds the same bytes.
 
 Implements specs/learning.md, section 1.
 """
@@ -30,6 +30,9 @@ import numpy.typing as npt
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.machines.events import TrainingRequested
+from veilsum.protocol.numbers.rates import RateSchedule
+from veilsum.protocol.numbers.step_memory import StepMemory
+from veilsum.protocol.numbers.steps import ModelStep
 
 FloatVector: TypeAlias = npt.NDArray[np.float32]
 Payload: TypeAlias = Literal["model", "delta", "gradient"]
@@ -102,23 +105,8 @@ def apply_update(
     Only `gradient` uses the learning rate.
     """
     require_float_vector(model, "model")
-    if mean.shape != model.shape:
-        raise LocalProtocolError(f"the mean has shape {mean.shape}, the model {model.shape}")
-    wide = mean.astype(np.float64, copy=False)
-    match payload:
-        case "model":
-            updated = wide
-        case "delta":
-            updated = model.astype(np.float64) + wide
-        case "gradient":
-            updated = model.astype(np.float64) - learning_rate * wide
-        case _:
-            raise LocalProtocolError(f"unknown payload {payload!r}; allowed: {', '.join(PAYLOADS)}")
-    with np.errstate(over="ignore"):
-        rounded = updated.astype(np.float32)
-    if not np.isfinite(rounded).all():
-        raise LocalProtocolError("the update makes the model infinite or NaN; the model was left as it was")
-    return rounded
+    step = ModelStep(payload, RateSchedule(learning_rate))
+    return step.apply(model, StepMemory(), mean.astype(np.float64, copy=False), 0)[0]
 
 
 def require_float_vector(vector: npt.NDArray[np.floating], name: str) -> None:

@@ -11,14 +11,15 @@ from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.errors import TaskError
+from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
+from veilsum.roles.learning.training.party_step import PartyStep, make_step
 from veilsum.roles.learning.training.settings import TrainingOptions
 
 if TYPE_CHECKING:
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.learning.perturbation.traced_task import TracedTask
-    from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
 
 
 @runtime_checkable
@@ -80,15 +81,25 @@ def make_observing_learner(
     return make_learner(replace(config, defence=""), task, first, device=device or config.device)
 
 
-def make_server_optimizer(task: Task | VectorsTask, options: TrainingOptions) -> ServerOptimizer | None:
-    """What takes the server's step on the mean; None where the mean is applied as it is."""
+def make_step_optimizer(
+    task: Task | VectorsTask, options: TrainingOptions, *, by_parties: bool
+) -> StepOptimizer | None:
+    """What takes the step on the mean; None where the mean is applied as it is.
+
+    `by_parties` says that it is one that every party can take: `Scheme.steps_by_parties`.
+    """
     if not options.steps_with_optimizer:
         return None
+    if by_parties and isinstance(task, VectorsTask):
+        return PartyStep(make_step(options))
     if isinstance(task, VectorsTask):
         raise TaskError(
             f"server_optimizer {options.server_optimizer}: task vectors has no parameters: leave it out"
         )
-    from veilsum.roles.learning.training.server_optimizer import ServerOptimizer
+    from veilsum.roles.learning.training.server_optimizer import ServerOptimizer, is_of_torch
     from veilsum.roles.learning.training.vectorize import layout
 
-    return ServerOptimizer(options, layout(task.build_model()))
+    entries = layout(task.build_model())
+    if by_parties or not is_of_torch(options.server_optimizer):
+        return PartyStep(make_step(options, sum(one.size for one in entries if one.kind == "parameter")))
+    return ServerOptimizer(options, entries)

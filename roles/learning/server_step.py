@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 class StepOptimizer(Protocol):
-    """A step as a pure function; roles/learning/training/server_optimizer.py has torch's."""
+    """A step as a pure function: in roles/learning/training, server_optimizer.py has torch's, party_step.py ours."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a step depends on those before it."""
 
     def step(
         self,
@@ -50,7 +54,7 @@ class ServerStep:
             if mean is None:
                 return model
             return apply_update(model, mean, training.payload, training.learning_rate_at(round_number))
-        if round_number > 0 and round_number not in self.memory:
+        if self.optimizer.remembers and round_number > 0 and round_number not in self.memory:
             raise LocalProtocolError(
                 f"round {round_number} needs what {training.server_optimizer} remembered of the rounds before: resume "
                 "from a checkpoint of this run"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
@@ -24,6 +24,7 @@ from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.learning.task import Task
 from veilsum.roles.monitor.log_format import LogFormat
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
+from veilsum.roles.process.machines import holds_model
 
 if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning
@@ -95,14 +96,14 @@ def make_equipment(context: RoleContext, parameters: Parameters, learner: Learne
 
 
 def make_optimizer(context: RoleContext) -> StepOptimizer | None:
-    """What takes the server's step on the mean; loads torch where there is one."""
+    """What takes this party's step on the mean; loads torch where there is one."""
     config = context.loaded.config
-    training = config.training_options()
-    if context.name != SERVER or not training.steps_with_optimizer:
+    training, scheme = config.training_options(), config.load_scheme()
+    if not training.steps_with_optimizer or not holds_model(scheme, context.name):
         return None
-    from veilsum.roles.learning.factory import make_server_optimizer
+    from veilsum.roles.learning.factory import make_step_optimizer
 
-    return make_server_optimizer(context.load_task(), training)
+    return make_step_optimizer(context.load_task(), training, by_parties=scheme.steps_by_parties)
 
 
 def make_party_learner(context: RoleContext, state: Path) -> Learner:

@@ -42,8 +42,8 @@ def holds_model(scheme: Scheme, name: PartyId) -> bool:
 def step_of(
     config: FederationConfig, name: PartyId, state: PersistentState, optimizer: StepOptimizer | None
 ) -> ServerStep:
-    """How a mean becomes the next model; the server steps with the optimiser, if there is one."""
-    if name == SERVER:
+    """How a mean becomes the next model; whoever holds the model steps with the optimiser, if there is one."""
+    if holds_model(config.load_scheme(), name):
         return ServerStep(config.training_options(), optimizer, state.memory)
     return ServerStep(config.training_options())
 

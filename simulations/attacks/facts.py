@@ -26,6 +26,14 @@ def config_of(facts: PublicFacts) -> FederationConfig:
     return FederationConfig.from_options({**known, "parties": tuple(facts.parties)})
 
 
+def require_plain_step(config: FederationConfig) -> None:
+    """Refuse to follow sums where another step was taken than applying the mean: an attack does not take it."""
+    if config.training_options().steps_with_optimizer:
+        raise AttackDoesNotFit(
+            f"the step on the mean was {config.server_optimizer}, and this attack follows server_optimizer sgd only"
+        )
+
+
 def default_model(task: str) -> str | None:
     """The architecture that a built-in task has if nobody names another."""
     place = BUILT_IN.get(task.partition(":")[0])

@@ -26,7 +26,7 @@ from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.equipment import TaskEquipment, equipment_notes
-from veilsum.roles.learning.factory import Defended, make_learner, make_server_optimizer
+from veilsum.roles.learning.factory import Defended, make_learner, make_step_optimizer
 from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.machines import make_machine, rules_of, step_of
@@ -104,7 +104,9 @@ class Federation(FederationInMemory):
             initial_model=model,
             entropy=entropy,
             equipping=equipping,
-            optimizer=make_server_optimizer(task, config.training_options()),
+            optimizer=make_step_optimizer(
+                task, config.training_options(), by_parties=scheme.steps_by_parties
+            ),
         )
 
     def defence_notes(self) -> Iterator[str]:

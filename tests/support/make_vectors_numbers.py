@@ -56,7 +56,7 @@ def encoding_of(numbers: Json) -> FixedPoint:
     )
 
 
-def _fixed(name: str, size: int = 32) -> bytes:
+def fixed_bytes(name: str, size: int = 32) -> bytes:
     return hashlib.shake_256(f"veilsum vector: {name}".encode()).digest(size)
 
 
@@ -182,18 +182,18 @@ def _streams() -> dict[str, Json]:
         "stream_bad_key_length": _bad(
             "apply_masks",
             "LocalProtocolError",
-            [{**good, "add": [_fixed("stream key", size).hex()]} for size in (0, 16, 31, 33)],
+            [{**good, "add": [fixed_bytes("stream key", size).hex()]} for size in (0, 16, 31, 33)],
         ),
         "stream_bad_buffer_length": _bad(
-            "apply_masks", "LocalProtocolError", [{**good, "start": _fixed("odd", 15).hex()}]
+            "apply_masks", "LocalProtocolError", [{**good, "start": fixed_bytes("odd", 15).hex()}]
         ),
     }
 
 
 def _stream_case(bits: int, length: int, added: int, subtracted: int) -> Json:
-    start = _fixed("stream start", length * bits // 8)
-    add = [_fixed(f"stream add {i}") for i in range(added)]
-    subtract = [_fixed(f"stream subtract {i}") for i in range(subtracted)]
+    start = fixed_bytes("stream start", length * bits // 8)
+    add = [fixed_bytes(f"stream add {i}") for i in range(added)]
+    subtract = [fixed_bytes(f"stream subtract {i}") for i in range(subtracted)]
     result = bytearray(start)
     apply_masks(
         Ring(bits), result, add=[Secret(key) for key in add], subtract=[Secret(key) for key in subtract]
@@ -220,7 +220,7 @@ def _tags() -> dict[str, Json]:
         for attempt, party in ((1, "alice"), (2, "alice"), (2, "bob"))
     ]
     stranger = {**cases[0], "party": "mallory"}
-    short = {**cases[0], "group_key": _fixed("group key", 31).hex()}
+    short = {**cases[0], "group_key": fixed_bytes("group key", 31).hex()}
     return {
         "tag": _file("tag", cases),
         "tag_bad_member": _bad("tag", "SURVIVOR_LIST", [stranger]),
@@ -229,16 +229,16 @@ def _tags() -> dict[str, Json]:
 
 
 def _tag_case(numbers: Json, dimension: int, attempt: int, party: str) -> Json:
-    encoding, group_key = encoding_of(numbers), Secret(_fixed("group key"))
+    encoding, group_key = encoding_of(numbers), Secret(fixed_bytes("group key"))
     words = encoding.encode(np.resize(np.array(VALUES[3:]), dimension), 333)
     case: Json = {
         **numbers,
         "group_key": group_key.reveal().hex(),
         "group_key_id": group_key_id(group_key).hex(),
-        "session": _fixed("session").hex(),
+        "session": fixed_bytes("session").hex(),
         "round": 7,
         "attempt": attempt,
-        "model_hash": _fixed("model").hex(),
+        "model_hash": fixed_bytes("model").hex(),
         "members": MEMBERS,
         "party": party,
         "words": words.tobytes().hex(),
@@ -290,7 +290,7 @@ def _sums() -> dict[str, Json]:
         "tag_sum_bad_attempt": _bad(
             "require_sum",
             "SUM_FALSIFIED",
-            [{**case, "attempt_key": _fixed("other attempt key").hex()} for case in refused],
+            [{**case, "attempt_key": fixed_bytes("other attempt key").hex()} for case in refused],
         ),
     }
 
@@ -303,7 +303,7 @@ def _one_more(limbs: str, by: int) -> str:
 
 
 def _sum_case(numbers: Json, summed: list[str], said: list[str]) -> Json:
-    encoding, key = encoding_of(numbers), Secret(_fixed("attempt key"))
+    encoding, key = encoding_of(numbers), Secret(fixed_bytes("attempt key"))
     total, limbs = encoding.ring.zeros(encoding.vector_length(5)), encoding.ring.zeros(8)
     for name in summed:
         i = MEMBERS.index(name)

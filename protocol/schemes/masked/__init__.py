@@ -24,6 +24,7 @@ from veilsum.protocol.wire.messages import Message
 @register
 class Masked(Scheme):
     name = "masked"
+    steps_by_parties = True
     learns = {
         "server": "the mean over at least min_parties survivors, and the global model",
         "client": "the global model",

@@ -13,7 +13,7 @@ import numpy as np
 from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.factory import make_server_optimizer
+from veilsum.roles.learning.factory import make_step_optimizer
 from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
 from veilsum.roles.learning.splits import parse_split
 from veilsum.roles.learning.task import Task
@@ -42,7 +42,7 @@ def train_standalone(
         raise TaskError("task vectors learns nothing: there is no central or standalone run to compare with")
     from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
-    parsed, optimizer = parse_split(split), make_server_optimizer(task, options)
+    parsed, optimizer = parse_split(split), make_step_optimizer(task, options, by_parties=False)
     return [
         train_alone(
             TorchLearner(LearnerParts(task, party, parties, parsed, options, seed)),

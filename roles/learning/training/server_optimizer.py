@@ -1,4 +1,4 @@
-"""The step that a server takes on the mean of a round: any optimiser of torch, as a pure function.
+"""The step that a server takes alone on the mean of a round: any optimiser of torch, as a pure function.
 
     optimizer.step(model, mean, round, memory)  ->  next model, next memory
 
@@ -31,7 +31,9 @@ from safetensors.torch import load, save
 from torch.optim import Optimizer
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.numbers.step_kinds import STEP_KINDS
 from veilsum.roles.learning.contract import FloatVector, apply_update
+from veilsum.roles.learning.training.pairs import read_pairs
 from veilsum.roles.learning.training.settings import TrainingOptions
 from veilsum.roles.learning.training.vectorize import Entry
 
@@ -40,11 +42,12 @@ REFUSED = {
     "sparseadam": "it is for sparse gradients, and a mean is dense",
 }
 _OF_THE_MACHINE = {"foreach", "fused", "capturable", "differentiable", "maximize"}
-_SWITCHES = {"true": True, "false": False}
 
 
 class ServerOptimizer:
     """`options.server_optimizer` on the parameters of a layout."""
+
+    remembers = True
 
     def __init__(self, options: TrainingOptions, layout: Sequence[Entry]) -> None:
         self._kind, self._settings = read_optimizer(options.server_optimizer)
@@ -108,21 +111,13 @@ def read_optimizer(text: str) -> tuple[type[Any], dict[str, Any]]:
         remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
         raise ParameterError([f"unknown server_optimizer {name!r}: {remedy}"])
     kind = known[name.lower()]
-    problems: list[str] = []
-    found: dict[str, Any] = {}
-    defaults = _settings_of(kind)
-    for piece in filter(None, (one.strip() for one in settings.split(","))):
-        key, equals, value = (one.strip() for one in piece.partition("="))
-        if not equals or key not in defaults or key in found:
-            problems.append(f"{name}: {piece!r} is not one KEY=VALUE with a key of {', '.join(defaults)}")
-            continue
-        try:
-            found[key] = _read_value(value, defaults[key])
-        except ValueError:
-            problems.append(f"{name}: {key} must be {_form_of(defaults[key])}, not {value!r}")
-    if problems:
-        raise ParameterError(problems)
-    return kind, found
+    return kind, read_pairs(name, settings, _settings_of(kind))
+
+
+def is_of_torch(text: str) -> bool:
+    """Whether torch takes this step where a server takes it alone; what torch has not is a `PartyStep` there, too."""
+    name, _, settings = text.partition(":")
+    return name not in STEP_KINDS or (name in optimizers() and "tau=" not in settings)
 
 
 def optimizers() -> dict[str, type[Any]]:
@@ -144,31 +139,6 @@ def _settings_of(kind: type[Any]) -> Mapping[str, Any]:
         for name, default in defaults.items()
         if name not in _OF_THE_MACHINE and isinstance(default, bool | int | float | tuple)
     }
-
-
-def _read_value(text: str, default: object) -> object:
-    match default:
-        case bool():
-            if text not in _SWITCHES:
-                raise ValueError
-            return _SWITCHES[text]
-        case tuple():
-            parts = text.split("/")
-            if len(parts) != len(default):
-                raise ValueError
-            return tuple(None if part == "none" else float(part) for part in parts)
-        case _:
-            return int(text) if text.isdecimal() else float(text)
-
-
-def _form_of(default: object) -> str:
-    match default:
-        case bool():
-            return "true or false"
-        case tuple():
-            return "/".join("none" if one is None else f"{one:g}" for one in default) + " or the like"
-        case _:
-            return "a number"
 
 
 def _tensor(vector: NDArray[np.floating[Any]], entry: Entry) -> torch.Tensor:

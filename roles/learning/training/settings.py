@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.numbers.rates import SCHEDULE_FORMS, RateSchedule, is_schedule
 from veilsum.roles.learning.contract import PAYLOADS, Payload
 
 Optimizer: TypeAlias = Literal["sgd", "adam"]
@@ -28,9 +29,6 @@ GradientBatch: TypeAlias = Literal["full", "mini"]
 DEFAULT_EPOCHS = 5
 PLAIN_STEP = "sgd"
 """The server's step without an optimiser: apply the mean as it is."""
-SCHEDULE_FORMS = "constant, step:every=ROUNDS,factor=F with 0 < F <= 1, cosine:rounds=ROUNDS"
-_STEP = re.compile(r"step:every=(\d{1,9}),factor=([0-9.]+(?:e-?\d+)?)")
-_COSINE = re.compile(r"cosine:rounds=(\d{1,9})")
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
 
@@ -45,8 +43,9 @@ class TrainingOptions:
     with `gradient_batch = "mini"`, over one batch of `batch_size` samples. The step is then taken on the
     mean.
 
-    `server_optimizer` takes the step on the mean: `sgd` applies it as it is, any other optimiser of torch may be named
-    with settings, as in `adam:weight_decay=0.01`.
+    `server_optimizer` takes the step on the mean: `sgd` applies it as it is, any other may be named with settings, as
+    in `adam:lr=0.01`. Where parties can take the step it is one of protocol/numbers/step_kinds.py, elsewhere any of
+    torch.
     """
 
     optimizer: Optimizer = "sgd"
@@ -79,15 +78,7 @@ class TrainingOptions:
 
     def learning_rate_at(self, round: int) -> float:
         """The learning rate of a round, counted from 0."""
-        if round < 0:
-            raise LocalProtocolError(f"rounds count from 0, not {round}")
-        if match := _STEP.fullmatch(self.schedule):
-            return self.learning_rate * float(match[2]) ** (round // int(match[1]))
-        if match := _COSINE.fullmatch(self.schedule):
-            # The last round of the schedule still moves; later rounds keep its rate.
-            progress = min(round, int(match[1]) - 1) / int(match[1])
-            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
-        return self.learning_rate
+        return RateSchedule(self.learning_rate, self.schedule).at(round)
 
     def _choice_problems(self) -> Iterator[str]:
         for name, value, allowed in (
@@ -97,7 +88,7 @@ class TrainingOptions:
         ):
             if value not in allowed:
                 yield f"{name} {value!r} is not one of {', '.join(allowed)}"
-        if not _valid_schedule(self.schedule):
+        if not is_schedule(self.schedule):
             yield f"schedule {self.schedule!r} is not one of: {SCHEDULE_FORMS}"
         if not _DEVICE.fullmatch(self.device):
             yield f"device {self.device!r} is not one of auto, cpu, cuda, cuda:INDEX, mps"
@@ -132,18 +123,3 @@ class TrainingOptions:
                 f"server_optimizer {self.server_optimizer} steps on a mean gradient or delta: payload model has "
                 "neither; set payload to gradient or delta"
             )
-
-
-def _valid_schedule(text: str) -> bool:
-    if match := _STEP.fullmatch(text):
-        return int(match[1]) >= 1 and _is_fraction(match[2])
-    if match := _COSINE.fullmatch(text):
-        return int(match[1]) >= 1
-    return text == "constant"
-
-
-def _is_fraction(text: str) -> bool:
-    try:
-        return 0 < float(text) <= 1
-    except ValueError:
-        return False

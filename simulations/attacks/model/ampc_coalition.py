@@ -24,7 +24,7 @@ from veilsum.protocol.schemes.ampc.messages import Aggregate
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.attack import ModelRecovery
-from veilsum.simulations.attacks.facts import config_of
+from veilsum.simulations.attacks.facts import config_of, require_plain_step
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 
 
@@ -62,6 +62,7 @@ def recover_models(view: View) -> list[Recovered]:
     if not keys:
         raise AttackDoesNotFit("the view holds no bias seeds: add a peer to the coalition, e.g. server+p1")
     config = config_of(view.facts)
+    require_plain_step(config)
     parameters, training = config.parameters(view.facts.dimension), config.training_options()
     encoding = parameters.encoding
     model, found = view.initial_model, []

@@ -14,7 +14,7 @@ from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.attack import ModelRecovery
 from veilsum.simulations.attacks.carried import sums_in
-from veilsum.simulations.attacks.facts import config_of
+from veilsum.simulations.attacks.facts import config_of, require_plain_step
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.attacks.gradient.targets import read_words
 
@@ -49,6 +49,7 @@ def best_model(view: View) -> Model:
 def _from_sums(view: View) -> Model:
     """Follow the rounds from the public first model, with each sum as well as it can be read."""
     config = config_of(view.facts)
+    require_plain_step(config)
     training, encoding = config.training_options(), config.parameters(view.facts.dimension).encoding
     totals = {one.round: (one.total, len(one.members)) for one in view.results if one.total is not None}
     for round_, carried in sums_in(view):

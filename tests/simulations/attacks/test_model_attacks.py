@@ -10,6 +10,7 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.numbers.ring import Ring
 from veilsum.roles.learning.task import Samples
+from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.exposed import Exposed
 from veilsum.simulations.attacks.facts import config_of
 from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit, Budget
@@ -44,6 +45,16 @@ def test_the_server_alone_has_no_seeds_and_a_peer_alone_no_more_than_its_own(pla
         recover_models(stage.view("server"))
     with pytest.raises(AttackDoesNotFit, match="no biased sum"):
         recover_models(played("plain").view("server"))
+
+
+@pytest.mark.parametrize("follow", [best_model, recover_models])
+def test_sums_are_not_followed_through_a_step_that_the_attack_does_not_take(
+    played: Stage, follow: Callable[[View], object]
+) -> None:
+    stage = played("ampc", rounds=2, payload="delta", server_optimizer="sgd:lr=0.5")
+    adversary = "coalition" if follow is recover_models else "server"
+    with refusal(AttackDoesNotFit, "sgd:lr=0.5"):
+        follow(stage.view(adversary))
 
 
 @pytest.mark.parametrize(
