@@ -52,7 +52,8 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 def publish(text: str, figures: Mapping[str, Any], json_target: str | None) -> None:
     """Show the text to the person and hand the figures to the program, each where it belongs."""
     screen = sys.stderr if json_target == STANDARD_OUTPUT else sys.stdout
-    screen.write(printable_lines(text))
+    encoding = screen.encoding or "utf-8"
+    screen.write(printable_lines(text).encode(encoding, "backslashreplace").decode(encoding))
     if json_target is None:
         return
     document = json_text(_finite(figures), indent=2, allow_nan=False) + "\n"

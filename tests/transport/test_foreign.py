@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paho.mqtt.client import MQTTMessage
 
 from veilsum.transport.base import Buffer
 from veilsum.transport.foreign import EVERY_S, MOST_LINES, Defect, ForeignReader
@@ -23,6 +25,8 @@ from veilsum.transport.framing.datagrams import (
 )
 from veilsum.transport.framing.endpoint import Delivered, Endpoint
 from veilsum.transport.memory.switchboard import Switchboard
+from veilsum.transport.mqtt.broker_address import BrokerAddress
+from veilsum.transport.mqtt.client import V5, new_client
 from veilsum.transport.mqtt.topics import Topics
 from veilsum.transport.printable import printable, printable_lines
 from veilsum.transport.reliable import FramedTransport
@@ -177,6 +181,30 @@ def test_a_seal_that_fails_in_no_known_way_costs_one_datagram_and_the_transport_
             received = await bob.receive()
             assert (received.sender_hint, bytes(received.payload)) == ("a", b"hello")
             assert bob.foreign.counts == {"datagram": 3}
+
+    asyncio.run(scenario())
+
+
+@given(st.binary(max_size=20), st.binary(max_size=20))
+def test_a_packet_under_any_bytes_as_topic_is_queued_or_counted(topic: bytes, payload: bytes) -> None:
+    """A broker may send topics that are no UTF-8, empty, or wildcards: none of them breaks the connection."""
+
+    async def scenario() -> None:
+        reader = ForeignReader(lambda defect: None)
+        client = new_client(
+            BrokerAddress("localhost"),
+            V5,
+            "me",
+            "gone",
+            tls=None,
+            answer_within_s=1.0,
+            logger=logging.getLogger("test"),
+            foreign=reader,
+        )
+        message = MQTTMessage(topic=topic)
+        message.payload = payload
+        client._on_message(None, None, message)
+        assert len(client.messages) + reader.counts["packet"] == 1
 
     asyncio.run(scenario())
 
