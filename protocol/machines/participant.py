@@ -66,6 +66,7 @@ from veilsum.protocol.machines.session import (
 )
 from veilsum.protocol.machines.transitions import Phase, Trigger
 from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.wire.fields import DEFAULT_MAX_INTEGER
 from veilsum.protocol.wire.messages import Message, Stamp
 
 KNOCKS_PER_PATIENCE = 20
@@ -211,6 +212,8 @@ class ParticipantMachine:
             raise Rejection(AbortReason.WRONG_SESSION)
         if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
             raise Rejection(AbortReason.REPLAY, f"round {stamp.round} attempt {stamp.attempt} is not new")
+        if stamp.round >= DEFAULT_MAX_INTEGER:
+            raise Rejection(AbortReason.WRONG_ROUND, f"round {stamp.round} leaves no number for the next")
         self.record.require_repeatable(stamp.round, self.session.members)
         if not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(

@@ -38,6 +38,7 @@ from veilsum.protocol.schemes.masked.messages import CohortKeys, KeyRecord, Roun
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.fields import DEFAULT_MAX_INTEGER
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.simulations.testing.table import Table
 from veilsum.simulations.testing.trace import InFlight
@@ -251,6 +252,20 @@ def test_rounds_and_attempts_never_go_back(scheme: str) -> None:
     for round_number in (0, 1):
         stamp = Stamp(session.id, round_number, 7)
         refuses(table, "p0", "server", opening_of_round(table, stamp), REASON.REPLAY)
+    assert all_commit(table)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_a_round_after_which_none_can_follow_is_not_entered(scheme: str) -> None:
+    """Whoever commits the largest number could not say how many rounds it has done: it would end later, by itself."""
+    table = lying_table(scheme, 5, rounds=2)
+    while participant(table, "p0").rounds_done < 1 or participant(table, "p0").machine is not None:
+        until(table, Message)
+        step(table)
+    session = participant(table, "p0").session
+    assert session is not None
+    largest = opening_of_round(table, Stamp(session.id, DEFAULT_MAX_INTEGER))
+    refuses(table, "p0", "server", largest, REASON.WRONG_ROUND)
     assert all_commit(table)
 
 

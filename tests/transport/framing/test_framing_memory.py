@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.transport.framing.datagrams import Chunk, Head
+from veilsum.transport.framing.datagrams import Chunk, Head, associated_data, seal_with_checksum
+from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MOST_CHUNKS_AHEAD, Incoming
 from veilsum.transport.limits import KIB, MIB, Limits
 
@@ -76,3 +77,25 @@ def test_chunks_in_any_order_give_the_message(order: list[int], size: int, last:
         )
     ]
     assert [bytes(message) for message in ready] == [payload]
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_member_that_announces_much_in_many_messages_holds_up_nobody() -> None:
+    """256 messages of 2 MiB, each begun with one chunk: a few KiB each, and the message of another member arrives."""
+    b, a = Endpoint("b", HEAD.to_life), Endpoint("a", bytes(7) + b"\3")
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(256):
+        packed = Chunk(HEAD, number, 0, 2 * MIB, KIB, 0).header()
+        sealed = seal_with_checksum("b", associated_data(packed, "m", "b"), bytes(KIB))
+        b.receive_datagram("m", packed + sealed, 0.0)
+    assert b.held_bytes("m") > 500 * MIB, "so much was announced"
+    assert tracemalloc.get_traced_memory()[0] - before < 2 * MIB
+    a.send("b", [b"hello"], give_up_at=9.0)
+    for _ in range(3):
+        for sender, receiver in ((a, b), (b, a)):
+            while (item := sender.next_datagram(0.0)) is not None:
+                if item[0] == receiver.address:
+                    receiver.receive_datagram(sender.address, item[1], 0.0)
+    delivered = b.take()
+    assert delivered is not None
+    assert (delivered.sender, bytes(delivered.payload)) == ("a", b"hello")
