@@ -23,7 +23,7 @@ class AbortReason(enum.Enum):
     BAD_SIGNATURE = "signature does not verify"
     BAD_SEAL = "sealed box does not open"
     BAD_KEY = "public key is not acceptable"
-    BAD_SHARE = "shares do not lie on one polynomial"
+    BAD_SHARE = "share is missing, or not what its dealer signed"
     BAD_VECTOR = "vector has the wrong length or type"
     CHECK_FAILED = "opened sum is not one that honest parties can have"
     SUM_FALSIFIED = "sum is not what its parties tagged"

@@ -35,7 +35,14 @@ from veilsum.protocol.crypto.kdf import Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import Event, RoundFailed, Send, TrainingRequested, WorkRequested
+from veilsum.protocol.machines.events import (
+    Event,
+    PartyNamed,
+    RoundFailed,
+    Send,
+    TrainingRequested,
+    WorkRequested,
+)
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.rules import ApplyMean, MachineRules
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
@@ -58,7 +65,7 @@ class Committed:
     """The attempt gave a result: who is in it, the next model where this role holds it, and its hash.
 
     `silent` are members of whom it is not known that they hold the result too; `loss` is that of the training,
-    where the scheme itself finds it out.
+    where the scheme itself finds it out; `named` are those who lied on the way.
     """
 
     members: tuple[PartyId, ...]
@@ -67,17 +74,23 @@ class Committed:
     total: RingVector | None = field(default=None, repr=False)
     silent: tuple[PartyId, ...] = ()
     loss: float | None = None
+    named: tuple[PartyNamed, ...] = ()
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The attempt gave none: `repeatable` if another may, without those `missing` unless a sum may be open by now."""
+    """The attempt gave none: `repeatable` if another may, without those `missing` unless a sum may be open by now.
+
+    `left_out` are those with whom another attempt would fail in the same way, `named` those who lied.
+    """
 
     reason: AbortReason
     culprit: str = ""
     detail: str = ""
     missing: tuple[PartyId, ...] = ()
     repeatable: bool = True
+    left_out: tuple[PartyId, ...] = ()
+    named: tuple[PartyNamed, ...] = ()
 
     def event(self, stamp: Stamp) -> RoundFailed:
         return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)

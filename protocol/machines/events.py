@@ -116,6 +116,15 @@ class RunFailed:
 
 
 @dataclass(frozen=True)
+class PartyNamed:
+    """It is certain to whoever says this that the party lied, and how."""
+
+    party: PartyId
+    reason: AbortReason
+    detail: str
+
+
+@dataclass(frozen=True)
 class Warned:
     text: str
 
@@ -132,5 +141,6 @@ Event: TypeAlias = (
     | RoundFailed
     | RunFinished
     | RunFailed
+    | PartyNamed
     | Warned
 )

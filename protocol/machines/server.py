@@ -9,6 +9,8 @@ Implements specs/protocol.md, section 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from veilsum.protocol.agreed.parameters import Rekey
@@ -28,6 +30,7 @@ from veilsum.protocol.machines.attempt import (
 from veilsum.protocol.machines.events import (
     AttemptBegan,
     Event,
+    PartyNamed,
     RoundCommitted,
     RunFailed,
     RunFinished,
@@ -80,6 +83,8 @@ class ServerMachine:
         self._expected: frozenset[PartyId] = frozenset(rules.roster.participants)
         self._knocking: set[PartyId] = set()
         self._lost: set[PartyId] = set()
+        self._named: dict[PartyId, PartyNamed] = {}
+        self._left_out: frozenset[PartyId] = frozenset()
         self._opening_deadline: float | None = None
         self._machine: AttemptMachine | None = None
         self._failed: Failed | None = None
@@ -158,9 +163,22 @@ class ServerMachine:
         self._hellos = {}
         self._opening_deadline = now + self._rules.timing.opening_s
         invitation = Invitation(Stamp(), self._invitation)
-        return [Send(name, invitation) for name in self._rules.roster.participants]
+        everyone = self._rules.roster.participants
+        return [Send(name, self._dismissal(name) or invitation) for name in everyone]
+
+    def _dismissal(self, name: PartyId) -> Farewell | None:
+        """What a party hears that lied and was named: the run goes on without it, unless an open sum needs it."""
+        named = self._named.get(name)
+        if named is None or name in self._welcome:
+            return None
+        detail = f"the run goes on without {name}, which {named.detail}"
+        nothing = np.zeros(0, dtype="<f4")
+        return Farewell(Stamp(b"", self.rounds_done), False, named.reason.value, detail[:1000], nothing)
 
     def _answer_knock(self, sender: PartyId) -> list[Event]:
+        dismissal = self._dismissal(sender)
+        if dismissal is not None:
+            return [Send(sender, dismissal)]
         if self.phase is ServerPhase.OPENING:
             return [Send(sender, Invitation(Stamp(), self._invitation))]
         if self.phase is ServerPhase.FINISHING:
@@ -179,7 +197,7 @@ class ServerMachine:
         known_keys = ((name, one.box_key) for name, one in self._hellos.items())
         require_new_key(sender, hello.hello.box_key, known_keys)
         if self.phase is not ServerPhase.OPENING or sender not in self._welcome:
-            if known is None:
+            if known is None and self._dismissal(sender) is None:
                 self._knocking.add(sender)
             return []
         self._hellos[sender] = hello.hello
@@ -190,8 +208,15 @@ class ServerMachine:
 
     @property
     def _welcome(self) -> frozenset[PartyId]:
-        """Everyone; but a sum that may be open is repeated by those who took part in it, and the others wait."""
-        return self._record.electorate_of(self.rounds_done) or frozenset(self._rules.roster.participants)
+        """Everyone but those who must be done without.
+
+        A sum that may be open is repeated by those who took part in it, and the others wait. Those whose updates are
+        in it cannot be done without, whatever they did.
+        """
+        everyone = frozenset(self._rules.roster.participants)
+        shunned = self._left_out | self._named.keys()
+        indispensable = self._record.cohort_of(self.rounds_done) or frozenset()
+        return (self._record.electorate_of(self.rounds_done) or everyone) - (shunned - indispensable)
 
     @property
     def _terms(self) -> SessionTerms:
@@ -281,7 +306,8 @@ class ServerMachine:
             outcome.loss,
         )
         # Peers that did not hear of each other's results repeat a round that was told already: the same sum again.
-        events: list[Event] = [committed] if self.rounds_done >= self._rounds_told else []
+        events: list[Event] = self._name(outcome.named)
+        events += [committed] if self.rounds_done >= self._rounds_told else []
         self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
         if self._scheme.server_holds_model:
             known_hash = outcome.model_hash if self._scheme.announces_next_hash else b""
@@ -289,18 +315,28 @@ class ServerMachine:
             events += [Send(name, closed) for name in self.session.members]
         self.rounds_done += 1
         self.attempt = self._failures = 0
+        self._left_out = frozenset()
         if self.rounds_done >= self._rules.rounds:
             return events + self._finish("outcome")
         gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
+        gone |= self._named.keys() & set(self.session.members)
         if gone or self._knocking or self._rules.parameters.rekey is Rekey.ROUND:
             self._expected = (frozenset(self.session.members) - gone) | self._knocking
             return events + self._open("outcome", now)
         return events + self._begin_round("outcome", now)
 
+    def _name(self, named: Iterable[PartyNamed]) -> list[Event]:
+        """Those who lied are left out from the next session on, for as long as this server lives."""
+        found = {one.party: one for one in named if one.party not in self._named}
+        self._named |= found
+        self._knocking -= found.keys()
+        return list(found.values())
+
     def _retry(self, failed: Failed, now: float) -> list[Event]:
         assert self.session is not None
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
-        events: list[Event] = [failed.event(stamp)]
+        events: list[Event] = [*self._name(failed.named), failed.event(stamp)]
+        self._left_out |= frozenset(failed.left_out)
         if self._scheme.server_holds_model:
             closed = RoundClosed(stamp, False, (), b"", failed.reason.value)
             events += [Send(name, closed) for name in self.session.members]

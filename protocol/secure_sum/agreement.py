@@ -8,16 +8,19 @@ before the question leaves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
-from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Failed, ServerContext
-from veilsum.protocol.machines.events import Event, Send, Warned
+from veilsum.protocol.machines.attempt import Failed, ServerContext, failure_of
+from veilsum.protocol.machines.events import Event, PartyNamed, Send
+from veilsum.protocol.secure_sum.relay import ShareRelay
 from veilsum.protocol.secure_sum.shares import (
     ReleasedShares,
     ShareCollector,
     ShareKind,
+    WrongSecrets,
     holders_of,
     threshold_around,
 )
@@ -37,55 +40,63 @@ def unrecoverable(
     mask_graph: Graph,
     uploaded: Set[PartyId],
     missing: tuple[PartyId, ...],
+    relay: ShareRelay,
 ) -> Failed | None:
     """Why the sum of those who uploaded cannot be opened, if so: better to begin anew with those present."""
     try:
         mask_graph.require_connected_among(uploaded)
-        for party in (*sorted(uploaded), *missing):
-            _require_enough_holders(context, share_graph, uploaded, missing, party)
     except Rejection as problem:
         return Failed(problem.reason, detail=problem.detail, missing=missing)
-    return None
+    for party in (*sorted(uploaded), *missing):
+        holders = frozenset(holders_of(share_graph, party))
+        present, needed = holders & uploaded, threshold_around(context.parameters, share_graph, party)
+        if len(present) < needed:
+            detail = f"{len(present)} holders of the shares of {party} uploaded, {needed} are needed; "
+            detail += f"missing: {', '.join(missing[:10])}"
+            return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail, missing=missing)
+    return _unusable(context, share_graph, uploaded, missing, relay)
 
 
-def _require_enough_holders(
+def _unusable(
     context: ServerContext,
     share_graph: Graph,
     uploaded: Set[PartyId],
     missing: tuple[PartyId, ...],
-    party: PartyId,
-) -> None:
-    """Without t holders left nothing can be agreed on nor rebuilt."""
-    holders = holders_of(share_graph, party)
-    left = sum(holder in uploaded for holder in holders)
-    needed = threshold_around(context.parameters, share_graph, party)
-    if left < needed:
-        raise Rejection(
-            AbortReason.COHORT_TOO_SMALL,
-            f"{left} holders of the shares of {party} uploaded, {needed} are needed; "
-            f"missing: {', '.join(missing[:10])}",
-        )
-
-
-def warnings_about(liars: tuple[PartyId, ...]) -> list[Event]:
-    return [Warned(f"{name} released a wrong share; it was left out") for name in liars]
+    relay: ShareRelay,
+) -> Failed | None:
+    """Whose shares too few hold, by what the holders say: the next attempt does without these dealers."""
+    refused = []
+    for dealer in (*sorted(uploaded), *(missing if relay.shares_keys else ())):
+        holders = frozenset(holders_of(share_graph, dealer))
+        left = (holders & uploaded) - relay.refused_by(dealer)
+        if len(left) < threshold_around(context.parameters, share_graph, dealer):
+            refused.append(dealer)
+    if not refused:
+        return None
+    detail = f"too few holders have shares of {', '.join(refused[:10])} that are what the dealer signed"
+    gone = tuple(sorted({*missing, *refused}))
+    return Failed(AbortReason.BAD_SHARE, detail=detail, missing=gone, left_out=tuple(refused))
 
 
 class SurvivorAgreement:
     """One list, the votes for it, and the shares that are released under it; the machine keeps the phases."""
 
     def __init__(
-        self, context: ServerContext, share_graph: Graph, proposed: SurvivorList, *, rebuilds_keys: bool
+        self,
+        context: ServerContext,
+        share_graph: Graph,
+        proposed: SurvivorList,
+        relay: ShareRelay,
     ) -> None:
-        """`rebuilds_keys`: the masking keys of those who dropped are rebuilt too."""
+        """Where masking keys were shared too, those of the dropped are rebuilt."""
         self._context = context
         self._share_graph = share_graph
         self.proposed = proposed
         wanted = dict.fromkeys(proposed.survivors, ShareKind.SELF_MASK)
-        if rebuilds_keys:
+        if relay.shares_keys:
             wanted |= dict.fromkeys(proposed.dropped, ShareKind.MASKING_KEY)
         self.vote = SurvivorVote(context.roster, context.parameters, share_graph, proposed)
-        self.collector = ShareCollector(context.parameters, share_graph, wanted)
+        self.collector = ShareCollector(context.parameters, share_graph, wanted, relay)
 
     @property
     def stamp(self) -> Stamp:
@@ -141,11 +152,31 @@ class SurvivorAgreement:
 
     def unopenable(self) -> Failed | None:
         """Why the sum stays closed, if too few shares were released."""
-        short = self.collector.short_of
+        short, wrong = self.collector.short_of, sorted(self.collector.wrong)
         if not short:
             return None
         silent = sorted(set(self.proposed.survivors) - self.collector.senders)
         detail = f"too few shares to rebuild the masks of {', '.join(short[:10])}"
         if silent:
             detail += f"; none came from {', '.join(silent[:10])}"
-        return Failed(AbortReason.TIMED_OUT, (*silent, *short)[0], detail, repeatable=bool(silent))
+        reason = AbortReason.BAD_SHARE if wrong else AbortReason.TIMED_OUT
+        return Failed(reason, (*wrong, *silent, *short)[0], detail, repeatable=bool(silent))
+
+    @property
+    def named(self) -> tuple[PartyNamed, ...]:
+        """Holders that released a share which is not the one that they were dealt."""
+        return tuple(
+            PartyNamed(
+                holder, AbortReason.BAD_SHARE, f"released a wrong share of {', '.join(sorted(dealers)[:10])}"
+            )
+            for holder, dealers in sorted(self.collector.wrong.items())
+        )
+
+
+def unopened(error: ProtocolError, survivors: Set[PartyId], named: tuple[PartyNamed, ...]) -> Failed:
+    """Why the sum stayed closed, and who lied. The same sum can be tried again without those who are not in it."""
+    dealers = error.dealers if isinstance(error, WrongSecrets) else ()
+    detail = "dealt shares that rebuild another secret than it promised"
+    lied = (PartyNamed(dealer, AbortReason.BAD_SHARE, detail) for dealer in dealers)
+    failed = failure_of(error, repeatable=bool(dealers) and survivors.isdisjoint(dealers))
+    return replace(failed, named=(*named, *lied))

@@ -18,20 +18,13 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext
-from veilsum.protocol.machines.events import Event, Send, Warned, WorkRequested
+from veilsum.protocol.machines.events import Event, PartyNamed, Send, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.randomness import require_random
-from veilsum.protocol.secure_sum.shares import (
-    DeliveredShares,
-    SealedShares,
-    ShareKeeper,
-    ShareKind,
-    threshold_around,
-)
+from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKeeper, ShareKind, threshold_around
 from veilsum.protocol.secure_sum.survivors import SurvivorCheck, SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.wire.messages import Stamp
 
 SEED_BYTES = 32
 
@@ -70,48 +63,53 @@ class OwnUpload:
         self._context.record.require_same_update(self._context.stamp.round, model_hash, self._update)
 
     def give(
-        self, vector: RingVector, model_hash: bytes, opened_with: tuple[PartyId, ...] | None = None
+        self,
+        vector: RingVector,
+        model_hash: bytes,
+        opened_with: tuple[PartyId, ...] | None = None,
+        refused: tuple[PartyId, ...] = (),
     ) -> list[Event]:
         """Decide, then send. `opened_with`: nothing else will be asked of us before a sum over these is open."""
         stamp, record = self._context.stamp, self._context.record
         decisions: list[Event] = [record.give(stamp, model_hash, self._update)]
         decisions += [] if opened_with is None else [record.spend(stamp, opened_with, opened_with)]
-        return [*decisions, Send(SERVER, MaskedInput(stamp, vector))]
+        return [*decisions, Send(SERVER, MaskedInput(stamp, vector, refused))]
 
 
 class ShareRecovery:
     """Shares dealt and kept, the one list that we signed, and what is released under it."""
 
-    def __init__(
-        self,
-        context: ParticipantContext,
-        stamp: Stamp,
-        share_graph: Graph,
-        mask_graph: Graph,
-    ) -> None:
-        """Boxes are bound to `stamp`. Shares travel along `share_graph`, masks that cancel along `mask_graph`."""
+    def __init__(self, context: ParticipantContext, share_graph: Graph, mask_graph: Graph) -> None:
+        """Shares travel along `share_graph`, masks that cancel along `mask_graph`."""
         self._context = context
         self._share_graph = share_graph
         self._mask_graph = mask_graph
-        self._keeper = ShareKeeper(context, stamp, share_graph)
+        self._keeper = ShareKeeper(context, share_graph)
         self._check: SurvivorCheck | None = None
 
     @property
     def sharers(self) -> frozenset[PartyId]:
         return self._keeper.sharers
 
+    @property
+    def refused(self) -> tuple[PartyId, ...]:
+        return self._keeper.refused
+
     def deal(self, secrets: Mapping[ShareKind, Secret]) -> Event:
-        return Send(SERVER, SealedShares(self._context.stamp, self._keeper.deal(secrets)))
+        return Send(SERVER, self._keeper.deal(secrets))
 
     def keep(self, delivered: DeliveredShares, concerned: frozenset[PartyId] | None = None) -> list[Event]:
-        """Keep the shares of others. `concerned` are those a list must name, else the ones whose shares we hold."""
+        """Keep the shares of others, and name those who dealt us others than they signed.
+
+        `concerned` are those a list must name, else the ones who dealt us shares.
+        """
         needed = threshold_around(self._context.parameters, self._share_graph, self._context.name)
         present = len(delivered.boxes) + 1
         if present < needed:
             raise Rejection(
                 AbortReason.COHORT_TOO_SMALL, f"{present} holders of our shares are left, {needed} are needed"
             )
-        unusable = self._keeper.accept(delivered.boxes)
+        self._keeper.accept(delivered.boxes)
         sharers = self._keeper.sharers
         self._check = SurvivorCheck(
             self._context,
@@ -120,7 +118,8 @@ class ShareRecovery:
             sharers,
             sharers if concerned is None else concerned,
         )
-        return [Warned(f"the share box of {name} does not open") for name in unusable]
+        detail = f"dealt {self._context.name} a box without the shares that it signed"
+        return [PartyNamed(name, AbortReason.BAD_SHARE, detail) for name in self._keeper.refused]
 
     def consider(self, proposed: SurvivorList) -> list[Event]:
         """Adopt the list, or raise; returns warnings."""

@@ -6,7 +6,7 @@ serves: for one party a holder releases one kind, ever. It is kept by constructi
 survivor list once and for all) and by a durable decision that the caller makes before it sends.
 
 The holders of a party are itself and its neighbours, sorted by name; the i-th of them has evaluation point
-i.
+i. What each of them was dealt is signed by hash (secure_sum/dealt.py), and checked where it is taken.
 
 Implements specs/protocol.md, section 2.
 """
@@ -16,17 +16,26 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Protocol
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.crypto.boxes import open_box, seal_box
 from veilsum.protocol.crypto.kdf import Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.shamir import SHARE_BYTES, Combiner, WrongShare, split
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext
-from veilsum.protocol.wire.messages import Message, Stamp, message
+from veilsum.protocol.secure_sum.dealt import (
+    DEALT_DOMAIN,
+    DealtTree,
+    SignedBox,
+    require_signed,
+    seed_hash,
+    share_hash,
+)
+from veilsum.protocol.wire.messages import Length, Message, Stamp, message
 
 
 class ShareKind(enum.Enum):
@@ -37,19 +46,22 @@ class ShareKind(enum.Enum):
 @message("shares.sealed")
 @dataclass(frozen=True, slots=True)
 class SealedShares(Message):
-    """From a party to the server: one box for each neighbour."""
+    """From a party to the server: a box for each neighbour, and what it signs about the shares of all holders."""
 
     stamp: Stamp
     boxes: Mapping[PartyId, bytes]
+    hashes: Mapping[PartyId, tuple[Annotated[bytes, Length(32)], ...]]
+    seed_hash: Annotated[bytes, Length(32)]
+    signature: Annotated[bytes, Length(64)]
 
 
 @message("shares.delivered")
 @dataclass(frozen=True, slots=True)
 class DeliveredShares(Message):
-    """From the server to a party: the boxes of the neighbours that shared."""
+    """From the server to a party: the boxes of the neighbours that shared, as they signed them."""
 
     stamp: Stamp
-    boxes: Mapping[PartyId, bytes]
+    boxes: Mapping[PartyId, SignedBox]
 
 
 @message("shares.released")
@@ -58,6 +70,15 @@ class ReleasedShares(Message):
     stamp: Stamp
     self_masks: Mapping[PartyId, bytes]
     masking_keys: Mapping[PartyId, bytes]
+
+
+class WrongSecrets(RemoteProtocolError):
+    """Shares as they were dealt rebuild another secret than was promised: these dealers lied."""
+
+    def __init__(self, dealers: tuple[PartyId, ...]) -> None:
+        detail = f"the shares that {', '.join(dealers[:10])} dealt rebuild another secret than was promised"
+        super().__init__(dealers[0], AbortReason.BAD_SHARE, detail)
+        self.dealers = dealers
 
 
 def holders_of(graph: Graph, party: PartyId) -> tuple[PartyId, ...]:
@@ -72,11 +93,11 @@ def threshold_around(parameters: Parameters, graph: Graph, party: PartyId) -> in
 class ShareKeeper:
     """A participant's side of one attempt: deals its shares, keeps those of others, releases one kind each."""
 
-    def __init__(self, context: ParticipantContext, stamp: Stamp, share_graph: Graph) -> None:
-        """Boxes are bound to `stamp`, shares travel along `share_graph`."""
+    def __init__(self, context: ParticipantContext, share_graph: Graph) -> None:
+        """Shares travel along `share_graph`, in boxes that are bound to the attempt and to nothing else."""
         self._context = context
         self._me = context.name
-        self._stamp = stamp
+        self._stamp = context.stamp.without_model()
         self._share_graph = share_graph
         self._agreed = {
             other: context.box_key.agree(context.session.box_key_of(other))
@@ -88,11 +109,16 @@ class ShareKeeper:
 
     @property
     def sharers(self) -> frozenset[PartyId]:
-        """Those whose shares we hold, ourselves included."""
+        """Those who dealt us a box, ourselves included, whatever was in it."""
         return frozenset(self._kept)
 
-    def deal(self, secrets: Mapping[ShareKind, Secret]) -> dict[PartyId, bytes]:
-        """Split our secrets; keep our own shares, and return a box for each neighbour.
+    @property
+    def refused(self) -> tuple[PartyId, ...]:
+        """Those whose box does not hold the shares that they signed."""
+        return tuple(sorted(dealer for dealer, shares in self._kept.items() if not shares))
+
+    def deal(self, secrets: Mapping[ShareKind, Secret]) -> SealedShares:
+        """Split our secrets; keep our own shares, and seal and sign a box for each neighbour.
 
         Everyone deals the same kinds of share, in the same order.
         """
@@ -103,32 +129,46 @@ class ShareKeeper:
             kind: split(secret, threshold, len(holders), self._context.random)
             for kind, secret in secrets.items()
         }
-        boxes = {}
+        boxes, hashes = {}, {}
         for index, holder in enumerate(holders):
             shares = {kind: dealt[kind][index] for kind in self._kinds}
+            hashes[holder] = self._hashes_of(self._me, holder, shares)
             if holder == self._me:
                 self._kept[self._me] = shares
             else:
                 key = self._box_secret(self._me, holder)
                 boxes[holder] = seal_box(key, b"".join(shares[kind] for kind in self._kinds), b"")
-        return boxes
+        seed = seed_hash(self._stamp, self._me, secrets[ShareKind.SELF_MASK])
+        digest = DealtTree(self._stamp, self._me, boxes, hashes, seed).digest
+        signature = self._context.me.signing.sign(DEALT_DOMAIN, digest)
+        return SealedShares(self._context.stamp, boxes, hashes, seed, signature)
 
-    def accept(self, boxes: Mapping[PartyId, bytes]) -> list[PartyId]:
-        """Keep what opens; return the neighbours whose box holds no shares, for a warning."""
-        for sender in boxes:
-            if sender not in self._agreed:
-                raise Rejection(AbortReason.UNKNOWN_PARTY, f"{sender} is not a neighbour of {self._me}")
-        unusable = []
-        for sender, box in boxes.items():
-            try:
-                plain = open_box(self._box_secret(sender, self._me), box, b"")
-            except Rejection:
-                plain = b""
-            pieces = [plain[at : at + SHARE_BYTES] for at in range(0, len(plain), SHARE_BYTES)]
-            usable = len(plain) == SHARE_BYTES * len(self._kinds)
-            self._kept[sender] = dict(zip(self._kinds, pieces, strict=True)) if usable else {}
-            unusable += [] if usable else [sender]
-        return unusable
+    def accept(self, boxes: Mapping[PartyId, SignedBox]) -> None:
+        """Keep the shares that are what their dealer signed; refuse all if one box is not what was signed."""
+        for dealer, signed in boxes.items():
+            if dealer not in self._agreed:
+                raise Rejection(AbortReason.UNKNOWN_PARTY, f"{dealer} is not a neighbour of {self._me}")
+            require_signed(self._context.roster, self._stamp, dealer, self._me, signed)
+        self._kept |= {dealer: self._opened(dealer, signed) for dealer, signed in boxes.items()}
+
+    def _opened(self, dealer: PartyId, signed: SignedBox) -> dict[ShareKind, bytes]:
+        """The shares in a box, or none if it does not hold those that its dealer signed."""
+        try:
+            plain = open_box(self._box_secret(dealer, self._me), signed.box, b"")
+        except Rejection:
+            return {}
+        if len(plain) != SHARE_BYTES * len(self._kinds):
+            return {}
+        pieces = (plain[at : at + SHARE_BYTES] for at in range(0, len(plain), SHARE_BYTES))
+        shares = dict(zip(self._kinds, pieces, strict=True))
+        return shares if self._hashes_of(dealer, self._me, shares) == signed.hashes else {}
+
+    def _hashes_of(
+        self, dealer: PartyId, holder: PartyId, shares: Mapping[ShareKind, bytes]
+    ) -> tuple[bytes, ...]:
+        return tuple(
+            share_hash(self._stamp, dealer, holder, kind.value, share) for kind, share in shares.items()
+        )
 
     def release(
         self, stamp: Stamp, survivors: Iterable[PartyId], dropped: Iterable[PartyId]
@@ -154,34 +194,47 @@ class ShareKeeper:
         return derive_key(agreed, Purpose.SHARE_BOX, self._stamp.key_context(sender, receiver))
 
 
+class Dealt(Protocol):
+    """What is known of the shares and secrets of each dealer, by what it signed."""
+
+    def is_share(self, dealer: PartyId, holder: PartyId, kind: ShareKind, share: bytes) -> bool: ...
+
+    def is_secret(self, dealer: PartyId, kind: ShareKind, secret: Secret) -> bool: ...
+
+
 class ShareCollector:
     """The server's side: gathers released shares and rebuilds one secret for each party of the list."""
 
     def __init__(
-        self, parameters: Parameters, share_graph: Graph, wanted: Mapping[PartyId, ShareKind]
+        self, parameters: Parameters, share_graph: Graph, wanted: Mapping[PartyId, ShareKind], dealt: Dealt
     ) -> None:
         self._wanted = wanted
+        self._dealt = dealt
         self._holders = {party: holders_of(share_graph, party) for party in wanted}
         self._thresholds = {party: threshold_around(parameters, share_graph, party) for party in wanted}
         self._combiners = {t: Combiner(t) for t in set(self._thresholds.values())}
         self._shares: dict[PartyId, dict[int, bytes]] = {party: {} for party in wanted}
         self.senders: set[PartyId] = set()
+        self.wrong: dict[PartyId, list[PartyId]] = {}
 
     def add(self, sender: PartyId, released: ReleasedShares) -> None:
-        """Take all shares of one holder, or raise and take none."""
+        """Take all shares of one holder, but none that is not the one it was dealt; or raise and take nothing."""
         if sender in self.senders:
             raise Rejection(AbortReason.REPLAY, "this party has released its shares already")
         given = [(party, ShareKind.SELF_MASK, share) for party, share in released.self_masks.items()]
         given += [(party, ShareKind.MASKING_KEY, share) for party, share in released.masking_keys.items()]
-        for party, kind, share in given:
+        for party, kind, _ in given:
             if self._wanted.get(party) is not kind:
                 raise Rejection(
                     AbortReason.SURVIVOR_LIST, f"a share of the {kind.value} of {party} is not due"
                 )
-            if sender not in self._holders[party] or len(share) != SHARE_BYTES:
-                raise Rejection(AbortReason.BAD_SHARE, f"no share of {party}")
-        for party, _, share in given:
-            self._shares[party][self._holders[party].index(sender) + 1] = share
+            if sender not in self._holders[party]:
+                raise Rejection(AbortReason.BAD_SHARE, f"no share of {party} was dealt to this party")
+        for party, kind, share in given:
+            if self._dealt.is_share(party, sender, kind, share):
+                self._shares[party][self._holders[party].index(sender) + 1] = share
+            else:
+                self.wrong.setdefault(sender, []).append(party)
         self.senders.add(sender)
 
     @property
@@ -189,22 +242,19 @@ class ShareCollector:
         """Parties whose secret cannot be rebuilt yet."""
         return tuple(party for party in self._wanted if len(self._shares[party]) < self._thresholds[party])
 
-    def rebuild(self) -> tuple[dict[PartyId, Secret], set[PartyId]]:
-        """Every secret, and the holders whose shares turned out wrong and were left out."""
-        secrets, liars = {}, set()
-        for party in self._wanted:
-            secrets[party], wrong = self._rebuild_one(party)
-            liars |= wrong
-        return secrets, liars
+    def rebuild(self) -> dict[PartyId, Secret]:
+        """Every secret, from shares as they were dealt; `WrongSecrets` if that is not what was promised."""
+        secrets = {party: self._rebuild_one(party) for party in self._wanted}
+        found = {party: secret for party, secret in secrets.items() if secret is not None}
+        if len(found) < len(secrets):
+            raise WrongSecrets(tuple(sorted(secrets.keys() - found.keys())))
+        return found
 
-    def _rebuild_one(self, party: PartyId) -> tuple[Secret, set[PartyId]]:
-        shares = dict(self._shares[party])
-        wrong: set[PartyId] = set()
-        while True:
-            try:
-                return self._combiners[self._thresholds[party]].combine(shares), wrong
-            except WrongShare as problem:
-                if problem.holder is None or problem.holder not in shares:
-                    raise
-                wrong.add(self._holders[party][problem.holder - 1])
-                del shares[problem.holder]
+    def _rebuild_one(self, party: PartyId) -> Secret | None:
+        threshold = self._thresholds[party]
+        enough = dict(list(self._shares[party].items())[:threshold])
+        try:
+            secret = self._combiners[threshold].combine(enough)
+        except WrongShare:
+            return None
+        return secret if self._dealt.is_secret(party, self._wanted[party], secret) else None

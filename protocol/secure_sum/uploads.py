@@ -19,8 +19,11 @@ from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 @message("upload.masked")
 @dataclass(frozen=True, slots=True)
 class MaskedInput(Message):
+    """`refused` are those whose box for the sender does not hold the shares that they signed."""
+
     stamp: Stamp
     vector: Tensor
+    refused: tuple[PartyId, ...] = ()
 
 
 class RunningTotal:

@@ -19,6 +19,7 @@ from veilsum.protocol.machines.events import (
     AttemptBegan,
     Event,
     ModelTaken,
+    PartyNamed,
     RoundCommitted,
     RoundFailed,
     RunFailed,
@@ -90,6 +91,8 @@ class RoleLog:
                     rounds=event.rounds,
                     model_sha256=None if model is None else sha256_of(model),
                 )
+            case PartyNamed():
+                self.say("party_named", party=event.party, reason=event.reason.value, detail=event.detail)
             case Warned():
                 self.say("warning", text=event.text)
             case _:

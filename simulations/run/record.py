@@ -18,7 +18,14 @@ from veilsum.protocol.agreed.parameters import Schedule
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.carried import Carried
-from veilsum.protocol.machines.events import Event, RoundCommitted, RoundFailed, SessionBegan, Warned
+from veilsum.protocol.machines.events import (
+    Event,
+    PartyNamed,
+    RoundCommitted,
+    RoundFailed,
+    SessionBegan,
+    Warned,
+)
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import add_into
 from veilsum.protocol.wire.messages import Message
@@ -123,11 +130,16 @@ class Recorder(RunObserver):
                 self._note_failure(party, event)
             case SessionBegan() if party == SERVER:
                 self.sessions += 1
+            case PartyNamed():
+                self._note_warning(f"{event.party} {event.detail}")
             case Warned():
-                if event.text not in self.warnings:
-                    self.warnings.append(event.text)
+                self._note_warning(event.text)
             case _:
                 pass
+
+    def _note_warning(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def _note_failure(self, party: PartyId, event: RoundFailed) -> None:
         """Keep it; the first party that failed by its own work also says why, as its log would in a real run."""

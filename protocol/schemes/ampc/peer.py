@@ -134,7 +134,7 @@ class AmpcPeer(AttemptMachine):
         events: list[Event] = []
         if self._recovers:
             everyone = complete(self._members)
-            self._recovery = ShareRecovery(context, self._bound_stamp, everyone, self._secrets.graph)
+            self._recovery = ShareRecovery(context, everyone, self._secrets.graph)
             events.append(self._recovery.deal({ShareKind.SELF_MASK: self._self_seed}))
         else:
             events += check_differencing(context, frozenset(self._members))
@@ -186,7 +186,9 @@ class AmpcPeer(AttemptMachine):
             return self._context.withdraw(refusal, now)
         self.move("work", _P.AWAITING_SURVIVORS if self._recovers else _P.AWAITING_RESULT)
         self._wait(now)
-        return self._own.give(vector, model_hash, None if self._recovers else self._members)
+        if self._recovery is None:
+            return self._own.give(vector, model_hash, self._members)
+        return self._own.give(vector, model_hash, refused=self._recovery.refused)
 
     @handles(SurvivorList)
     def consider_survivors(self, sender: PartyId, message: SurvivorList, now: float) -> list[Event]:

@@ -20,6 +20,7 @@ the sum under the biases (`ampc`) or the sum itself (`mpc`).
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Recovery, ShareMode
 from veilsum.protocol.crypto.secret import Secret
@@ -32,23 +33,22 @@ from veilsum.protocol.machines.attempt import (
     Failed,
     NextPhase,
     ServerContext,
-    failure_of,
     handles,
     require_absent,
 )
-from veilsum.protocol.machines.events import Event, Send, WorkRequested
+from veilsum.protocol.machines.events import Event, PartyNamed, Send, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest, SeedsComplete, SeedsRevealed
 from veilsum.protocol.secure_sum.agreement import (
     SurvivorAgreement,
     missing_upload,
+    unopened,
     unrecoverable,
-    warnings_about,
 )
 from veilsum.protocol.secure_sum.attendance import Attendance
 from veilsum.protocol.secure_sum.masking import self_mask_key
-from veilsum.protocol.secure_sum.relay import ShareRelay
+from veilsum.protocol.secure_sum.relay import ShareRelay, require_refused
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput, RunningTotal
@@ -112,7 +112,7 @@ class AmpcServer(AttemptMachine):
         self._share_graph = complete(members)
         self._mask_graph = parameters.graph.draw(members, context.session.id)
         self._attendance = Attendance(context)
-        self._relay = ShareRelay(self._share_graph, self._members)
+        self._relay = ShareRelay(context, self._share_graph, self._members)
         ring, spent_cohort = parameters.encoding.ring, self._attendance.spent_cohort
         self._total = RunningTotal(ring, parameters.vector_length, spent_cohort)
         self._agreement: SurvivorAgreement | None = None
@@ -134,7 +134,9 @@ class AmpcServer(AttemptMachine):
 
     @handles(MaskedInput)
     def collect(self, sender: PartyId, message: MaskedInput, now: float) -> list[Event]:
+        require_refused(self._relay if self._recovers else None, sender, message)
         self._total.add(sender, message, self._cohort)
+        self._relay.note_refused(sender, message.refused)
         return self._advance(MaskedInput, now)
 
     @handles(SurvivorSignature)
@@ -197,20 +199,25 @@ class AmpcServer(AttemptMachine):
                 return self._agreed.unreleased(awaited)
 
     def _close_phase(self, trigger: Trigger, now: float) -> list[Event]:
-        """End a phase with what has come."""
+        """End a phase with what has come; whoever lied so far is named if the attempt ends here."""
+        if self.phase is _P.CONFIRMING:
+            return self._conclude(trigger)
+        found = self._found(now)
+        found = replace(found, named=self._named) if isinstance(found, Failed) else found
+        return self.follow(trigger, found, _P.CLOSED)
+
+    def _found(self, now: float) -> NextPhase | Failed:
         match self.phase:
             case _P.GATHERING_SHARES:
-                return self.follow(trigger, self._deliver_shares(now), _P.CLOSED)
+                return self._deliver_shares(now)
             case _P.COLLECTING:
-                return self.follow(trigger, self._close_uploads(now), _P.CLOSED)
+                return self._close_uploads(now)
             case _P.VOTING:
-                return self.follow(trigger, self._prove(now), _P.CLOSED)
+                return self._prove(now)
             case _P.REVEALING:
-                return self.follow(trigger, self._complete_seeds(now), _P.CLOSED)
-            case _P.CONFIRMING:
-                return self._conclude(trigger)
+                return self._complete_seeds(now)
             case _:
-                return self.follow(trigger, self._agreed.unopenable() or self._unmask(), _P.CLOSED)
+                return self._agreed.unopenable() or self._unmask()
 
     @property
     def _cohort(self) -> Set[PartyId]:
@@ -246,11 +253,13 @@ class AmpcServer(AttemptMachine):
         refusal = self._attendance.refusal(uploaded, self.phase)
         if refusal is not None or not self._recovers:
             return refusal or self._unmask()
-        problem = unrecoverable(self._context, self._share_graph, self._mask_graph, uploaded, missing)
+        problem = unrecoverable(
+            self._context, self._share_graph, self._mask_graph, uploaded, missing, self._relay
+        )
         if problem is not None:
             return problem
         proposed = SurvivorList(self.stamp, self._total.survivors, missing, len(uploaded))
-        self._agreement = SurvivorAgreement(self._context, self._share_graph, proposed, rebuilds_keys=False)
+        self._agreement = SurvivorAgreement(self._context, self._share_graph, proposed, self._relay)
         return NextPhase(_P.VOTING, self._agreement.propose(), now + self._context.timing.phase_s)
 
     def _prove(self, now: float) -> NextPhase | Failed:
@@ -278,12 +287,12 @@ class AmpcServer(AttemptMachine):
     def _unmask(self) -> NextPhase:
         return NextPhase(_P.UNMASKING, [WorkRequested(self._open_sum, self._opened, self._not_opened)])
 
-    def _open_sum(self) -> tuple[PartyId, ...]:
-        """Remove every mask but the biases; returns who released wrong shares. Runs away from the event loop."""
+    def _open_sum(self) -> None:
+        """Remove every mask but the biases. Runs away from the event loop."""
         if self._agreement is None:
-            return ()
+            return
         total = self._total
-        secrets, liars = self._agreement.collector.rebuild()
+        secrets = self._agreement.collector.rebuild()
         given = [Secret(key) for one in self._revealed.values() for key in one.given.values()]
         taken = [Secret(key) for one in self._revealed.values() for key in one.taken.values()]
         own = [self_mask_key(secrets[name], self.stamp, name) for name in total.survivors]
@@ -292,15 +301,19 @@ class AmpcServer(AttemptMachine):
         for one in self._revealed.values():
             if len(one.taken_sum):
                 total.vector -= one.taken_sum
-        return tuple(sorted(liars))
 
-    def _opened(self, liars: tuple[PartyId, ...], now: float) -> list[Event]:
+    def _opened(self, _: None, now: float) -> list[Event]:
         self.move("work", _P.CONFIRMING, now + 2 * self._context.timing.phase_s)
         aggregate = Aggregate(self.stamp, self._total.survivors, self._total.vector)
-        return [*warnings_about(liars), *(Send(name, aggregate) for name in self._total.survivors)]
+        return [Send(name, aggregate) for name in self._total.survivors]
 
     def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
-        return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))
+        return self.fail("work", _P.CLOSED, unopened(error, self._total.parties, self._named))
+
+    @property
+    def _named(self) -> tuple[PartyNamed, ...]:
+        """Those who lied with shares: at dealing, as far as holders say so, and at releasing."""
+        return (*self._relay.named, *(self._agreement.named if self._agreement is not None else ()))
 
     def _conclude(self, trigger: Trigger) -> list[Event]:
         survivors = self._total.survivors
@@ -309,14 +322,17 @@ class AmpcServer(AttemptMachine):
         needed = self._context.parameters.threshold_of(len(survivors))
         if len(stated) > 1:
             failed = Failed(
-                AbortReason.AGGREGATES_DIFFER, detail="peers state different results", repeatable=False
+                AbortReason.AGGREGATES_DIFFER,
+                detail="peers state different results",
+                repeatable=False,
+                named=self._named,
             )
             return self.fail(trigger, _P.CLOSED, failed)
         if len(self._digests) < needed:
             detail = f"{len(self._digests)} peers confirmed the result, {needed} are needed"
-            failed = Failed(AbortReason.TIMED_OUT, silent[0], detail)
+            failed = Failed(AbortReason.TIMED_OUT, silent[0], detail, named=self._named)
             return self.fail(trigger, _P.CLOSED, failed)
         self.move(trigger, _P.CLOSED)
         total = self._total.vector if self._learns_sum else None
-        self.outcome = Committed(survivors, total=total, silent=silent)
+        self.outcome = Committed(survivors, total=total, silent=silent, named=self._named)
         return []

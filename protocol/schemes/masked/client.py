@@ -179,7 +179,7 @@ class MaskedMember:
             self._keys, self.graph = keys, graph
             return self._mask(warnings, deadline)
         secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
-        recovery = ShareRecovery(context, self._payload.bound(context.stamp), graph, graph)
+        recovery = ShareRecovery(context, graph, graph)
         dealt = recovery.deal(secrets)
         self._keys, self.graph, self._recovery = keys, graph, recovery
         return NextPhase(_P.SHARING, [dealt], deadline)
@@ -247,8 +247,9 @@ class MaskedMember:
         assert self.graph is not None
         model_hash, deadline = self._bound_hash, now + self._context.timing.patience_s
         self._own.require_same(model_hash)
-        if self._recovers:
-            return NextPhase(_P.AWAITING_SURVIVORS, self._own.give(vector, model_hash), deadline)
+        if self._recovery is not None:
+            given = self._own.give(vector, model_hash, refused=self._recovery.refused)
+            return NextPhase(_P.AWAITING_SURVIVORS, given, deadline)
         return NextPhase(_P.AWAITING_RESULT, self._own.give(vector, model_hash, self.graph.parties), deadline)
 
     @property

@@ -16,7 +16,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext, ServerContext
 from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.numbers.model import LocalResult, Model
@@ -66,11 +65,10 @@ class SteppedModel:
 
 @dataclass(frozen=True)
 class OpenedSum:
-    """What the heavy end of a round gives: the sum, the model made from it, and who released wrong shares."""
+    """What the heavy end of a round gives: the sum, and the model made from it."""
 
     stepped: SteppedModel
     total: RingVector = field(repr=False)
-    liars: tuple[PartyId, ...]
 
 
 class WholeUpdate:

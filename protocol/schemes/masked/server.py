@@ -17,6 +17,7 @@ same one after it has perturbed the model, about another payload.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
+from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
@@ -35,7 +36,7 @@ from veilsum.protocol.machines.attempt import (
     handles,
     require_absent,
 )
-from veilsum.protocol.machines.events import Event, Send, WorkRequested
+from veilsum.protocol.machines.events import Event, PartyNamed, Send, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.schemes.masked.messages import (
     ROUND_KEY_DOMAIN,
@@ -49,12 +50,12 @@ from veilsum.protocol.schemes.masked.payload import MaskedMean, OpenedSum, Whole
 from veilsum.protocol.secure_sum.agreement import (
     SurvivorAgreement,
     missing_upload,
+    unopened,
     unrecoverable,
-    warnings_about,
 )
 from veilsum.protocol.secure_sum.attendance import Attendance
 from veilsum.protocol.secure_sum.masking import pair_mask_key, self_mask_key, unmask_sum
-from veilsum.protocol.secure_sum.relay import ShareRelay
+from veilsum.protocol.secure_sum.relay import ShareRelay, require_refused
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, holders_of
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput, RunningTotal
@@ -122,10 +123,10 @@ class MaskedServer(AttemptMachine):
     def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
         self.move("work", _P.CLOSED)
         self.outcome = self._round.committed(opened)
-        return warnings_about(opened.liars)
+        return []
 
     def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
-        return self.fail("work", _P.CLOSED, failure_of(error, repeatable=False))
+        return self.fail("work", _P.CLOSED, self._round.failed(error))
 
 
 class MaskedRound:
@@ -160,7 +161,7 @@ class MaskedRound:
                 assert self._relay is not None
                 self._relay.add(sender, message)
             case MaskedInput():
-                self._total.add(sender, message, self._cohort)
+                self._take_upload(sender, message)
             case SurvivorSignature():
                 if phase is not _P.VOTING:
                     return None
@@ -191,7 +192,11 @@ class MaskedRound:
                 return self._agreed.unreleased(awaited)
 
     def close(self, phase: Phase, now: float) -> NextPhase | Failed:
-        """End a phase with what has come."""
+        """End a phase with what has come; whoever lied so far is named if the attempt ends here."""
+        found = self._closed(phase, now)
+        return replace(found, named=self.named) if isinstance(found, Failed) else found
+
+    def _closed(self, phase: Phase, now: float) -> NextPhase | Failed:
         match phase:
             case _P.GATHERING_KEYS:
                 return self._publish_keys(now)
@@ -219,6 +224,18 @@ class MaskedRound:
         assert self._agreement is not None
         return self._agreement
 
+    @property
+    def named(self) -> tuple[PartyNamed, ...]:
+        """Those who lied with shares: at dealing, as far as holders say so, and at releasing."""
+        dealt = self._relay.named if self._relay is not None else ()
+        return (*dealt, *(self._agreement.named if self._agreement is not None else ()))
+
+    def _take_upload(self, sender: PartyId, message: MaskedInput) -> None:
+        require_refused(self._relay, sender, message)
+        self._total.add(sender, message, self._cohort)
+        if self._relay is not None:
+            self._relay.note_refused(sender, message.refused)
+
     def _take_key(self, sender: PartyId, message: RoundKeys) -> None:
         require_absent(sender, self._keys)
         record = message.keys
@@ -242,7 +259,8 @@ class MaskedRound:
         published: list[Event] = [Send(name, self._keys_for(name)) for name in sorted(self._keys)]
         if not self._recovers:
             return NextPhase(_P.COLLECTING, published, self._uploads_due(now))
-        self._relay = ShareRelay(self._graph, self._keys.keys())
+        masking_keys = {name: record.key for name, record in self._keys.items()}
+        self._relay = ShareRelay(self._context, self._graph, self._keys.keys(), masking_keys)
         return NextPhase(_P.GATHERING_SHARES, published, now + self._context.timing.phase_s)
 
     def _keys_for(self, name: PartyId) -> CohortKeys:
@@ -271,13 +289,16 @@ class MaskedRound:
             return refusal
         if not self._recovers:
             return self._unmask()
+        assert self._relay is not None
         graph = self._drawn_graph
-        return unrecoverable(self._context, graph, graph, uploaded, missing) or self._propose(missing, now)
+        problem = unrecoverable(self._context, graph, graph, uploaded, missing, self._relay)
+        return problem or self._propose(missing, now)
 
     def _propose(self, missing: tuple[PartyId, ...], now: float) -> NextPhase:
         survivors, deadline = self._total.survivors, now + self._context.timing.phase_s
         proposed = SurvivorList(self.stamp, survivors, missing, len(survivors))
-        agreement = SurvivorAgreement(self._context, self._drawn_graph, proposed, rebuilds_keys=True)
+        assert self._relay is not None
+        agreement = SurvivorAgreement(self._context, self._drawn_graph, proposed, self._relay)
         self._agreement = agreement
         if self._context.parameters.threat is Threat.LYING:
             return NextPhase(_P.VOTING, agreement.propose(), deadline)
@@ -300,14 +321,13 @@ class MaskedRound:
             self._total,
             self._payload.bound(self.stamp),
         )
-        liars: set[PartyId] = set()
         if self._agreement is not None:
-            secrets, liars = self._agreement.collector.rebuild()
+            secrets = self._agreement.collector.rebuild()
             for term, place in self._payload.mask_terms.items():
                 self_keys = [self_mask_key(secrets[name], stamp, name, term) for name in total.survivors]
                 unmask_sum(encoding.ring, total.vector[place], self_keys, self._open_pairs(secrets, term))
         mean, _ = encoding.decode_mean(total.vector, len(total.parties))
-        return OpenedSum(self._payload.step(mean), total.vector, tuple(sorted(liars)))
+        return OpenedSum(self._payload.step(mean), total.vector)
 
     def _open_pairs(
         self, secrets: dict[PartyId, Secret], term: str
@@ -316,10 +336,6 @@ class MaskedRound:
         stamp = self._payload.bound(self.stamp)
         for missing in sorted(self._cohort - self._total.parties):
             key = AgreementKey.from_private(secrets[missing])
-            if key.public != self._keys[missing].key:
-                raise Rejection(
-                    AbortReason.BAD_SHARE, f"the shares rebuild another key than that of {missing}"
-                )
             for survivor in self._drawn_graph.neighbours_of(missing):
                 if survivor in self._total.parties:
                     theirs, pair = self._keys[survivor].key, (survivor, missing)
@@ -328,5 +344,14 @@ class MaskedRound:
     def committed(self, opened: OpenedSum) -> Committed:
         stepped = opened.stepped
         return Committed(
-            self._total.survivors, stepped.model, stepped.model_hash, opened.total, loss=stepped.loss
+            self._total.survivors,
+            stepped.model,
+            stepped.model_hash,
+            opened.total,
+            loss=stepped.loss,
+            named=self.named,
         )
+
+    def failed(self, error: ProtocolError) -> Failed:
+        """Why nothing opened, with everyone who lied."""
+        return unopened(error, self._total.parties, self.named)

@@ -27,7 +27,6 @@ from veilsum.protocol.machines.attempt import (
     AttemptMachine,
     ParticipantContext,
     ServerContext,
-    failure_of,
     handles,
     outcome_of,
     require_from_server,
@@ -53,7 +52,6 @@ from veilsum.protocol.schemes.masked.server import (
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxReply, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
-from veilsum.protocol.secure_sum.agreement import warnings_about
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -141,7 +139,7 @@ class BilateralServer(AttemptMachine):
 
     def _not_begun(self, error: ProtocolError, now: float) -> list[Event]:
         """Nothing was perturbed, or nothing was opened: there is no other way to this round's model."""
-        return self.fail("work", _S.CLOSED, failure_of(error, repeatable=False))
+        return self.fail("work", _S.CLOSED, self._round.failed(error))
 
     @handles(SoftmaxRequest)
     def answer(self, sender: PartyId, message: SoftmaxRequest, now: float) -> list[Event]:
@@ -174,8 +172,8 @@ class BilateralServer(AttemptMachine):
         self._perturber.equipment.adapt(quality.condition)
         self.move("work", _S.CLOSED)
         self.outcome = self._round.committed(opened)
-        told = [] if quality.warning is None else [Warned(quality.warning)]
-        return [*told, *warnings_about(opened.liars)]
+        told: list[Event] = [] if quality.warning is None else [Warned(quality.warning)]
+        return told
 
 
 class TermUpload:

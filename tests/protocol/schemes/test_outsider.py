@@ -133,7 +133,7 @@ def test_a_hello_under_another_roster_is_not_admitted(scheme: str) -> None:
 def round_messages(stamp: Stamp) -> list[Message]:
     words = np.zeros(8, dtype="<u8")
     return [
-        SealedShares(stamp, {}),
+        SealedShares(stamp, {}, {}, bytes(32), bytes(64)),
         MaskedInput(stamp, words),
         SurvivorSignature(stamp, bytes(64)),
         ReleasedShares(stamp, {}, {}),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.refusals import refusal
 from tests.support.snapshots import picture
+from tests.support.tables.lying_shares import made_up_shares
 from tests.support.tables.server_context import opened_session
 from veilsum.protocol.crypto.shamir import SHARE_BYTES
 from veilsum.protocol.errors import AbortReason, Rejection
@@ -16,6 +17,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.decisions import RoundSpent
 from veilsum.protocol.machines.events import DecisionMade, Send
 from veilsum.protocol.secure_sum.agreement import SurvivorAgreement
+from veilsum.protocol.secure_sum.relay import ShareRelay
 from veilsum.protocol.secure_sum.shares import ReleasedShares
 from veilsum.protocol.secure_sum.survivors import SURVIVOR_DOMAIN, SurvivorList, SurvivorSignature
 from veilsum.protocol.wire.messages import Stamp
@@ -31,7 +33,12 @@ SHARE = bytes(SHARE_BYTES)
 def opened() -> tuple[TableFederation, SurvivorAgreement]:
     federation, context = opened_session(5)
     proposed = SurvivorList(context.stamp, SURVIVORS, DROPPED, len(NAMES))
-    return federation, SurvivorAgreement(context, complete(NAMES), proposed, rebuilds_keys=True)
+    graph = complete(NAMES)
+    relay = ShareRelay(context, graph, set(NAMES), dict.fromkeys(NAMES, bytes(32)))
+    for name in NAMES:
+        boxes = dict.fromkeys(graph.neighbours_of(name), b"")
+        relay.add(name, made_up_shares(federation, context.stamp, name, boxes, SHARE))
+    return federation, SurvivorAgreement(context, graph, proposed, relay)
 
 
 def vote(federation: TableFederation, agreement: SurvivorAgreement, name: PartyId) -> SurvivorSignature:
@@ -100,11 +107,6 @@ BAD_RELEASES = {
     "the key of a survivor": (P1, released(Stamp(), (), SURVIVORS), AbortReason.SURVIVOR_LIST),
     "the self mask of a dropped party": (P1, released(Stamp(), NAMES, ()), AbortReason.SURVIVOR_LIST),
     "of a stranger": (P1, released(Stamp(), (*SURVIVORS, PartyId("p9"))), AbortReason.SURVIVOR_LIST),
-    "the last one short": (
-        P1,
-        ReleasedShares(Stamp(), dict.fromkeys(SURVIVORS, SHARE), {P4: SHARE[1:]}),
-        AbortReason.BAD_SHARE,
-    ),
 }
 
 
@@ -119,6 +121,21 @@ def test_a_refused_release_changes_nothing(
     with refusal(Rejection, reason=reason):
         agreement.take_release(sender, message)
     assert picture(agreement) == before
+
+
+def test_a_wrong_share_is_left_out_with_its_holder_named_and_the_right_ones_beside_it_count(
+    opened: tuple[TableFederation, SurvivorAgreement],
+) -> None:
+    federation, agreement = opened
+    wrong = ReleasedShares(agreement.stamp, dict.fromkeys(SURVIVORS, SHARE), {P4: SHARE[1:]})
+    for name in SURVIVORS[: federation.parameters.threshold_of(len(NAMES)) - 1]:
+        agreement.take_release(name, released(agreement.stamp))
+    agreement.take_release(SURVIVORS[-1], wrong)
+    assert agreement.collector.short_of == DROPPED
+    assert [one.party for one in agreement.named] == [SURVIVORS[-1]]
+    failed = agreement.unopenable()
+    assert failed is not None
+    assert (failed.reason, failed.culprit) == (AbortReason.BAD_SHARE, SURVIVORS[-1])
 
 
 def test_the_list_is_decided_before_anyone_is_asked_for_shares(

@@ -182,7 +182,7 @@ def test_an_upload_without_shares_that_leaves_before_the_round_is_spent_breaks_i
     assert broken_by(monitor, upload()) == "I4"
     monitor = in_session()
     decide(monitor, ALICE, given)
-    monitor.sent(0.0, ALICE, SERVER, SealedShares(Stamp(SESSION), {}), 0)
+    monitor.sent(0.0, ALICE, SERVER, SealedShares(Stamp(SESSION), {}, {}, bytes(32), bytes(64)), 0)
     monitor.sent(0.0, ALICE, SERVER, upload(), 0)
 
 
