@@ -10,15 +10,18 @@ A task of your own has `Samples` and what `Task` asks for; a scheme of your own 
 `Table`, `schedules`, `play`, `check_invariants` and `rounds_under_faults` test it (specs/testing.md; the rest of the
 kit is in veilsum.simulations.testing).
 
-Names are loaded when they are first used, so that `import veilsum` costs nothing.
+Names are loaded when they are first used, so that `import veilsum` costs nothing. Not even `typing` is imported: with
+`python -m veilsum` the current folder is still on the path here.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from veilsum.protocol.schemes import Scheme, register
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.learning.task import Samples, Task

@@ -13,7 +13,8 @@ from typing import Any
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.setting import ALL_SAMPLES
 from veilsum.roles.config.settings import BROKER, SETTINGS, TABLES, Form, Setting
-from veilsum.roles.config.values import default_of
+from veilsum.roles.config.user_code import OWN, named_files
+from veilsum.roles.config.values import NAMING_CODE, default_of
 
 _TITLES = {
     "federation": "federation",
@@ -51,11 +52,20 @@ def config_from_arguments(args: argparse.Namespace, base: FederationConfig | Non
         setting.attribute: getattr(args, setting.attribute, None) for setting in SETTINGS
     }
     start = base or FederationConfig()
+    if base is not None:
+        given |= {name: _from_here(given[name]) for name in NAMING_CODE if given[name] is not None}
     if args.party_device:
         given["devices"] = {**start.devices, **dict(args.party_device)}
     if args.option:
         given["options"] = {**start.options, **dict(args.option)}
     return FederationConfig.from_options(given, start)
+
+
+def _from_here(text: str) -> str:
+    """A file named on the command line lies in the current folder, wherever the settings of `base` lie."""
+    for file in named_files(text):
+        text = text.replace(f"{file}:", f"{OWN.path_of(file)}:")
+    return text
 
 
 def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:

@@ -97,7 +97,10 @@ VEILSUM_TRACEBACK=1 shows the full traceback of an error. `veilsum --version` pr
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        # The current folder may be a stranger's: no Python that we start has it on its path either.
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
+        arguments = sys.argv[1:]
     if list(arguments) == ["--version"]:
         sys.stdout.write(f"veilsum {__version__}\n")
         return EXIT_OK

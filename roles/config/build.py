@@ -26,7 +26,6 @@ from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.scheme import Scheme, cohort_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
-from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.config.values import FederationValues
 
 LARGEST_COMPLETE_GRAPH = 100
@@ -56,7 +55,7 @@ class Problems:
 
 def build_parameters(config: FederationValues, dimension: int) -> Parameters:
     problems = Problems()
-    scheme = problems.attempt(lambda: load_scheme(config.scheme), None)
+    scheme = problems.attempt(config.load_scheme, None)
     no_graph: tuple[GraphPolicy, int | None] = (COMPLETE_GRAPH, None)
     graph, threshold = problems.attempt(lambda: choose_graph(config, scheme), no_graph)
     encoding = problems.attempt(
@@ -188,7 +187,7 @@ def _plan_numbers(config: FederationValues, scheme: Scheme | None) -> FixedPoint
 def _require_fitting_defence(config: FederationValues) -> None:
     from veilsum.roles.learning.defences.parse import parse_defence
 
-    problems = list(parse_defence(config.defence).problems(config))
+    problems = list(parse_defence(config.defence, config.code).problems(config))
     if problems:
         raise ParameterError(problems)
 
@@ -199,7 +198,7 @@ def _require_fitting_optimizer(config: FederationValues) -> None:
 
     if config.server_optimizer == PLAIN_STEP:
         return
-    scheme = load_scheme(config.scheme)
+    scheme = config.load_scheme()
     remembers = _remembers(config.server_optimizer, by_parties=scheme.steps_by_parties)
     problems = []
     if remembers and not scheme.server_holds_model:
@@ -247,5 +246,5 @@ def samples_of_task(config: FederationValues) -> int:
     from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.datasets.vectors import VectorsTask
 
-    task = load_task(config.task, config.task_options())
+    task = load_task(config.task, config.task_options(), config.code)
     return 1 if isinstance(task, VectorsTask) else len(task.train)

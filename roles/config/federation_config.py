@@ -18,11 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.setting import ALL_SAMPLES
+from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import FederationValues, party_names
 
 if TYPE_CHECKING:
     from veilsum.protocol.agreed.parameters import Parameters
 
+CODE = "code"
+"""The one field that is no setting."""
+_ONLY_LOOKING = (
+    "and a file decides nothing here: code runs for a party whose pinned organiser signed it, so name your own key "
+    "folder with --key where a command has it"
+)
 MOST_TOLD = 8
 """So many settings stand in the `repr` of a configuration."""
 _SHORT = reprlib.Repr()
@@ -40,6 +47,8 @@ class FederationConfig(FederationValues):
         """The scheme, and whatever is not as it is by default."""
         chosen = {"scheme": self.scheme}
         for one in dataclasses.fields(self):
+            if one.name == CODE:
+                continue
             value, default = getattr(self, one.name), one.default
             if value != ({} if default is dataclasses.MISSING else default):
                 chosen[one.name] = f"{len(value)} names" if one.name == "parties" else value
@@ -54,7 +63,7 @@ class FederationConfig(FederationValues):
 
         `parties` may be a number or names, and `batch_size` may be "all".
         """
-        unknown = sorted(set(options) - {one.name for one in dataclasses.fields(cls)})
+        unknown = sorted(set(options) - {one.name for one in dataclasses.fields(cls) if one.name != CODE})
         if unknown:
             raise ParameterError([f"unknown setting {name!r}" for name in unknown])
         given = {name: value for name, value in options.items() if value is not None}
@@ -67,14 +76,20 @@ class FederationConfig(FederationValues):
         return dataclasses.replace(base or cls(), **given)
 
     @classmethod
-    def from_toml(cls, path: Path | str) -> FederationConfig:
+    def from_toml(cls, path: Path | str, *, run_code: bool = False) -> FederationConfig:
+        """The settings of a file; the code that it names may be loaded only if `run_code` says so."""
         from veilsum.roles.config.file import read_values
 
-        values = read_values(Path(path))
+        values, folder = read_values(Path(path)), Path(path).parent
+        access = CodeAccess(folder, "" if run_code else f"{path} names it, {_ONLY_LOOKING}")
         try:
-            return cls.from_options(values)
+            return cls.from_options(values, cls(code=access))
         except ParameterError as error:
             raise ParameterError([f"{path}: {problem}" for problem in error.problems]) from error
+
+    def trusting_code(self, digests: Mapping[str, str] | None = None) -> FederationConfig:
+        """The same for who may run the code that it names; with `digests`, files of exactly this content only."""
+        return dataclasses.replace(self, code=CodeAccess(self.code.folder, digests=digests))
 
     def to_toml(self) -> str:
         from veilsum.roles.config.file import write_config

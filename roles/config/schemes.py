@@ -1,4 +1,6 @@
-"""Schemes as users name them: `masked`, or `package.module:Name` for one of their own, by its class or its name.
+"""Schemes as users name them: `masked`, or `package.module:Name` or `./ballot.py:Name` for one of their own.
+
+The name after the colon is that of the class, or the one that the module registers it under.
 
 Implements specs/schemes.md, section 2.
 """
@@ -10,17 +12,17 @@ import difflib
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.schemes.registry import find_scheme, register
-from veilsum.roles.config.user_code import UserCode, load_named
+from veilsum.roles.config.user_code import OWN, CodeAccess, UserCode, load_named
 
 
-def load_scheme(text: str) -> Scheme:
-    """The scheme; the module of `package.module:Name` is imported first, so that it can register.
+def load_scheme(text: str, access: CodeAccess = OWN) -> Scheme:
+    """The scheme; a module that it is named with is imported first, so that it can register.
 
     A class that is named itself need not be registered. Either way a name that is taken is refused.
     """
     if ":" not in text:
         return find_scheme(text)
-    code = load_named("scheme", text)
+    code = load_named("scheme", text, access)
     named = code.value()
     if isinstance(named, type) and issubclass(named, Scheme):
         return find_scheme(register(named).name)

@@ -44,8 +44,8 @@ FEDERATION = (
         Form.TEXT,
         "who may learn what: plain (the server sees every update), masked (the server sees the mean), "
         "mpc (the same, through shares between peers), ampc (the server sees neither), perturbed (parties train on "
-        "a perturbed model), bilateral (the same, and the server sees the mean), or package.module:name for a "
-        "scheme of your own",
+        "a perturbed model), bilateral (the same, and the server sees the mean), or package.module:name or "
+        "./file.py:Name for a scheme of your own",
         metavar="SCHEME",
     ),
     Setting(
@@ -82,7 +82,7 @@ TASK = (
         "name",
         Form.TEXT,
         "digits, synthetic-regression, vectors:D (no training, D random numbers), bank, mnist, cifar10, "
-        "ham10000, or package.module:function for a task of your own",
+        "ham10000, or package.module:function or ./file.py:function for a task of your own",
         metavar="TASK",
     ),
     Setting(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, require_party_id
 from veilsum.roles.config.settings import SETTINGS
+from veilsum.roles.config.user_code import OWN, CodeAccess, UserCodeNotFound, UserCodeUnreadable, named_files
 
 if TYPE_CHECKING:
     from veilsum.protocol.agreed.parameters import Timing
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 MOST_PARTIES = 100_000
 DEFAULT_MAX_WEIGHT = 65536
+NAMING_CODE = ("scheme", "task", "defence")
+"""The settings that may name code of a user's own."""
+CODE_DIGESTS = "code_sha256"
+"""What is signed of files with code: name -> SHA-256, beside the settings; left out where no file is named."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
@@ -106,6 +111,8 @@ class FederationValues:
     broker_ca: str | None = None
     mqtt_version: str = "auto"
     options: Mapping[str, str] = field(default_factory=dict)
+    code: CodeAccess = field(default=OWN, compare=False)
+    """No setting: what may be loaded of the code that the settings name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", MappingProxyType(dict(self.devices)))
@@ -122,6 +129,10 @@ class FederationValues:
         """The smallest sum that a party takes part in: `min_parties`, or the default of the scheme."""
         if self.min_parties is not None:
             return self.min_parties
+        if self.names_own_scheme and self.code.refusal:
+            raise ParameterError(
+                [f"min_parties must be set where the scheme is code of its own, as {self.scheme} is"]
+            )
         from veilsum.protocol.machines.scheme import least_parties
 
         return least_parties(self.load_scheme(), self.colluder_count)
@@ -154,10 +165,20 @@ class FederationValues:
         return DEFAULT_MAX_WEIGHT if self.max_weight is None else self.max_weight
 
     def load_scheme(self) -> Scheme:
-        """The scheme; for `package.module:Name` the module is imported first, so that it can register."""
+        """The scheme; one that a user named is imported first, if that is allowed, so that it can register."""
         from veilsum.roles.config.schemes import load_scheme
 
-        return load_scheme(self.scheme)
+        return load_scheme(self.scheme, self.code)
+
+    @property
+    def names_own_scheme(self) -> bool:
+        """Whether the scheme is a user's, so that knowing anything about it takes running its code."""
+        return ":" in self.scheme
+
+    @property
+    def code_files(self) -> tuple[str, ...]:
+        """The files with code that the settings name, as they name them."""
+        return tuple(dict.fromkeys(file for name in NAMING_CODE for file in named_files(getattr(self, name))))
 
     @property
     def timing(self) -> Timing:
@@ -214,7 +235,20 @@ class FederationValues:
             "min_parties": self.cohort_floor,
             "max_weight": self.weight_limit,
             "options": dict(self.options),
+            **({CODE_DIGESTS: self._code_digests()} if self.code_files else {}),
         }
+
+    def _code_digests(self) -> dict[str, str]:
+        digests = {}
+        for name in NAMING_CODE:
+            for file in named_files(getattr(self, name)):
+                try:
+                    digests[file] = self.code.digest_of(file)
+                except UserCodeUnreadable as error:
+                    raise UserCodeNotFound(
+                        name, getattr(self, name), file, error, "correct its name"
+                    ) from None
+        return digests
 
     @property
     def agreed_digest(self) -> bytes:

@@ -30,6 +30,8 @@ from veilsum.roles.broker.logins import (
 )
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.config.user_code import CodeAccess
+from veilsum.roles.config.values import NAMING_CODE
 from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, ORGANISER_FOLDER, enrolment_problems
 from veilsum.roles.federation.keystore import (
     PUBLIC_FILE,
@@ -62,6 +64,7 @@ def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool
     config.require_workable()
     _require_free_names(config)
     folder.mkdir(parents=True, exist_ok=True)
+    config = _bring_code(folder, config)
     make_private_folder(folder / KEYS_FOLDER)
     replace_public_file(folder / FILE_NAME, config.to_toml().encode("utf-8"))
     organiser = create_identity(folder / ORGANISER_FOLDER, ORGANISER, Role.ORGANISER, with_rsa=False)
@@ -196,6 +199,19 @@ def _require_free_names(config: FederationConfig) -> None:
         )
 
 
+def _bring_code(folder: Path, config: FederationConfig) -> FederationConfig:
+    """Copy the files with code that the settings name into the federation's folder, where machines look for them."""
+    names = {file: Path(file).name for file in config.code_files}
+    if len(set(names.values())) < len(names):
+        raise ParameterError([f"files with code need names of their own: {', '.join(names)}"])
+    for file, name in names.items():
+        replace_public_file(folder / name, config.code.read(file))
+        texts = {field: getattr(config, field) for field in NAMING_CODE}
+        renamed = {field: text.replace(f"{file}:", f"./{name}:") for field, text in texts.items()}
+        config = replace(config, **renamed)
+    return replace(config, code=CodeAccess(folder)) if names else config
+
+
 def _parties_with_roles(config: FederationConfig) -> list[tuple[str, Role]]:
     role = config.load_scheme().participant_role
     return [(SERVER, Role.SERVER), *((name, role) for name in config.parties)]
@@ -216,7 +232,7 @@ def _sign(
             AbortReason.WRONG_ROSTER,
             f"it belongs to {before.organiser!r}, and {organiser_folder} holds {organiser.public!r}",
         )
-    config = FederationConfig.from_toml(folder / FILE_NAME)
+    config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     config.require_workable()
     _require_free_names(config)
     problems = list(enrolment_problems(config, identities))

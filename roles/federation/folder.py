@@ -6,9 +6,11 @@
     FOLDER/keys/NAME/          a party's private keys             that party's machine
     FOLDER/broker/             certificate, logins, access list   the broker's machine
     FOLDER/organiser/          the organiser's keys               the organiser's machine
+    FOLDER/...                 code that the settings name        every machine but the broker's
 
-`load_federation` is for observers: it checks the signature, but believes the organiser that the file names.
-A role process calls `enter_federation`, which goes by the party's own pin.
+`load_federation` is for observers: it checks the signature, but believes the organiser that the file names, and so
+loads none of the code that the settings name. A role process calls `enter_federation`, which goes by the party's own
+pin.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.config.values import CODE_DIGESTS
 from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.federation.pins import accept_roster
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, RosterRefused, SignedRoster, read_roster
@@ -70,13 +73,23 @@ def load_federation(path: Path | str) -> LoadedFederation:
 
 
 def enter_federation(path: Path | str, key_folder: Path) -> tuple[LoadedFederation, Identity]:
-    """The same, for a party: by its own pin, and only if the roster lists exactly its keys."""
+    """The same, for a party: by its own pin, and only if the roster lists exactly its keys.
+
+    The code that the settings name may then be loaded: its organiser signed it.
+    """
     folder, config = _read_settings(Path(path))
     identity = load_identity(key_folder)
     signed = accept_roster(folder / ROSTER_FILE, key_folder)
     signed.require_enrolled(folder / ROSTER_FILE, identity.public)
     require_agreement(folder, config, signed)
-    return LoadedFederation(config, signed, folder), identity
+    trusted = config.trusting_code(signed.agreed.get(CODE_DIGESTS, {}))
+    _require_fitting_identities(folder, trusted, signed)
+    return LoadedFederation(trusted, signed, folder), identity
+
+
+def look_or_enter(path: Path | str, key_folder: Path | None) -> LoadedFederation:
+    """The federation for a command that looks: as the party whose key folder is given, or as an observer."""
+    return load_federation(path) if key_folder is None else enter_federation(path, key_folder)[0]
 
 
 def require_agreement(folder: Path, config: FederationConfig, signed: SignedRoster) -> None:
@@ -88,6 +101,10 @@ def require_agreement(folder: Path, config: FederationConfig, signed: SignedRost
             AbortReason.WRONG_CONFIG,
             f"{'; '.join(differences)}; restore the signed values, or have them signed: veilsum roster sign {folder}",
         )
+    _require_fitting_identities(folder, config, signed)
+
+
+def _require_fitting_identities(folder: Path, config: FederationConfig, signed: SignedRoster) -> None:
     problems = list(enrolment_problems(config, signed.roster.identities))
     if problems:
         raise RosterRefused(folder / ROSTER_FILE, AbortReason.WRONG_ROSTER, "; ".join(problems))
@@ -101,13 +118,18 @@ def agreement_differences(here: Mapping[str, Any], signed: Mapping[str, Any]) ->
 
 
 def enrolment_problems(config: FederationConfig, identities: tuple[PublicIdentity, ...]) -> Iterator[str]:
-    """What keeps these identities from being the parties of this configuration."""
-    scheme = config.load_scheme()
+    """What keeps these identities from being the parties of this configuration.
+
+    Which roles a user's own scheme wants is not asked by who may not load it.
+    """
+    scheme = None if config.names_own_scheme and config.code.refusal else config.load_scheme()
     for identity in identities:
         if identity.role is Role.SERVER:
             continue
         if identity.name not in config.parties:
             yield f"{identity.name} is not among the parties of {FILE_NAME}: add it there first"
+        if scheme is None:
+            continue
         if identity.role is not scheme.participant_role:
             yield (
                 f"{identity.name} is a {identity.role}, and scheme {scheme.name} wants a "

@@ -191,7 +191,7 @@ class Launch:
     async def _start(self, name: str, arguments: Sequence[str]) -> Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "veilsum", *arguments),
+            *("-P", "-m", "veilsum", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -51,7 +51,8 @@ def make_learner(
     operating system's in a role process, never anything that follows from the seed. With `traced` the learner is
     a `ClientPerturbation` too, and works on a perturbed model.
     """
-    index, split, defences = config.index_of(party), parse_split(config.split), parse_defence(config.defence)
+    index, split = config.index_of(party), parse_split(config.split)
+    defences = parse_defence(config.defence, config.code)
     if isinstance(task, VectorsTask):
         if defences:
             raise TaskError(f"defence {defences}: task vectors does not train: leave defence out")

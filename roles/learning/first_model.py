@@ -1,10 +1,11 @@
 """The model of round 0 for a process that must not load torch: run as a program, it writes the model and ends.
 
-    python -m veilsum.roles.learning.first_model FEDERATION.toml OUT [DATA]
+    python -m veilsum.roles.learning.first_model FEDERATION.toml OUT SIGNED [DATA]
 
 OUT gets the float32 numbers, little-endian, and OUT.json the shape of an input and the number of outputs. A server
 needs the first model, or at least its length, and to record its view these shapes; half a gigabyte of torch in a
-process that runs for weeks would be a high price for that.
+process that runs for weeks would be a high price for that. SIGNED has the SHA-256 of each file with code that the
+settings name, as JSON: who asks has the organiser's signature on them, and other content is not run.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def shapes_of(learner: Learner) -> tuple[tuple[int, ...], int]:
 
 def make_beginning(config: FederationConfig, data: Path | None) -> Beginning:
     """In this process; the same bytes at every party, whatever part of the data it holds."""
-    task = load_task(config.task, config.task_options(data))
+    task = load_task(config.task, config.task_options(data), config.code)
     learner = make_observing_learner(config, task, "cpu")
     return Beginning(learner.initial_model(), *shapes_of(learner))
 
@@ -55,7 +56,8 @@ def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -
         return make_beginning(config, data)
     with tempfile.TemporaryDirectory(prefix="veilsum-") as folder:
         target = Path(folder) / "model.f32"
-        command = [sys.executable, "-m", __name__, str(file), str(target), *([str(data)] if data else [])]
+        command = [sys.executable, "-P", "-m", __name__, str(file), str(target), _signed_code(config)]
+        command += [str(data)] if data else []
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603 - ourselves
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["no reason given"]
@@ -67,14 +69,20 @@ def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -
         return Beginning(np.fromfile(target, dtype="<f4"), tuple(shape), outputs)
 
 
+def _signed_code(config: FederationConfig) -> str:
+    digests = config.code.digests
+    return json.dumps(None if digests is None else dict(digests))
+
+
 def _shapes_file(target: Path) -> Path:
     return target.with_name(f"{target.name}.json")
 
 
 def main(arguments: list[str]) -> int:
-    file, target, *data = arguments
+    file, target, signed, *data = arguments
     try:
-        made = make_beginning(FederationConfig.from_toml(file), Path(data[0]) if data else None)
+        config = FederationConfig.from_toml(file).trusting_code(json.loads(signed))
+        made = make_beginning(config, Path(data[0]) if data else None)
     except ProtocolError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -65,17 +65,15 @@ class RoleContext:
     def load_task(self) -> Task | VectorsTask:
         """The federation's task, with the data that this process was given."""
         config = self.loaded.config
-        return load_task(config.task, config.task_options(self.loaded.data_folder(self.options.data)))
+        options = config.task_options(self.loaded.data_folder(self.options.data))
+        return load_task(config.task, options, config.code)
 
 
 def enter_role(role: Role, options: RoleOptions) -> RoleContext:
     """Check settings, roster, keys and that this command is the one for them."""
     folder = options.federation if options.federation.is_dir() else options.federation.parent
     key_folder = options.key or folder / KEYS_FOLDER / options.name
-    try:
-        loaded, identity = enter_federation(options.federation, key_folder)
-    except (RosterRefused, PrivateFileError) as refusal:
-        raise ParameterError([str(refusal)]) from refusal
+    loaded, identity = enter_as(options.federation, key_folder)
     if identity.name != options.name:
         raise ParameterError([f"{key_folder} holds the keys of {identity.name}, not of {options.name}"])
     if identity.role is not role:
@@ -83,6 +81,14 @@ def enter_role(role: Role, options: RoleOptions) -> RoleContext:
     require_complete(loaded)
     loaded.config.require_workable()
     return RoleContext(loaded, identity, key_folder, options)
+
+
+def enter_as(federation: Path, key_folder: Path) -> tuple[LoadedFederation, Identity]:
+    """The federation as the party with these keys has it; what does not fit is a request that cannot work."""
+    try:
+        return enter_federation(federation, key_folder)
+    except (RosterRefused, PrivateFileError) as refusal:
+        raise ParameterError([str(refusal)]) from refusal
 
 
 def state_folder(folder: Path, name: str) -> Path:
@@ -134,7 +140,7 @@ def defence_notes(context: RoleContext, learner: Learner | None) -> Iterator[str
 
     config = context.loaded.config
     if isinstance(learner, KeepingLearner):
-        yield from parse_defence(config.defence).warnings(config)
+        yield from parse_defence(config.defence, config.code).warnings(config)
         yield from learner.notes(config.rounds)
 
 

@@ -7,9 +7,10 @@ if its module was loaded already, because the user named it; defences and tasks 
 from __future__ import annotations
 
 import importlib
-import sys
 
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.user_code import is_loaded
+from veilsum.roles.config.values import CODE_DIGESTS
 from veilsum.roles.learning.datasets.registry import BUILT_IN
 from veilsum.roles.views.view import PublicFacts
 from veilsum.simulations.attacks.misfits import AttackDoesNotFit
@@ -17,9 +18,12 @@ from veilsum.simulations.attacks.misfits import AttackDoesNotFit
 
 def config_of(facts: PublicFacts) -> FederationConfig:
     """The federation's agreed settings as a configuration again, without its defence."""
-    known = {name: value for name, value in facts.settings.items() if value is not None and name != "defence"}
-    module, colon, _ = str(known.get("scheme", "")).rpartition(":")
-    if colon and module not in sys.modules:
+    left_out = ("defence", CODE_DIGESTS)
+    known = {
+        name: value for name, value in facts.settings.items() if value is not None and name not in left_out
+    }
+    scheme = str(known.get("scheme", ""))
+    if ":" in scheme and not is_loaded(scheme):
         raise AttackDoesNotFit(f"the view was recorded under {known['scheme']}: name it with --scheme too")
     if "model" not in known:
         known["model"] = default_model(str(facts.settings["task"]))

@@ -144,7 +144,7 @@ def play(
 
 def attackable_task(config: FederationConfig) -> Task:
     """The configured task, if it has images and classes."""
-    task = load_task(config.task, config.task_options())
+    task = load_task(config.task, config.task_options(), config.code)
     if isinstance(task, VectorsTask) or task.train.labels is None or len(task.train.input_shape) != 3:
         raise ParameterError(
             [

@@ -5,6 +5,8 @@
     veilsum simulate --scheme masked --faults drop=0.1,duplicate=0.1,reorder=0.2 --task vectors:1000
     veilsum simulate fed/federation.toml --json out.json
 
+A task, scheme or defence that FILE names as code of its own is loaded, so simulate only files that you would run.
+
 Everything follows from --seed: data split, initial model, batches, faults and who is lost. The table has one line
 per round; below it stand the final metric beside the compared run, the cost against plain FedAvg, and what each role
 saw. A run that ends without all its rounds exits with 1 and says why.
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.simulations.run.report import describe
     from veilsum.simulations.run.simulate import simulate
 
-    base = FederationConfig.from_toml(args.file) if args.file else None
+    base = FederationConfig.from_toml(args.file, run_code=True) if args.file else None
     config = config_from_arguments(args, base)
     result = simulate(config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True)
     federation = result.federation

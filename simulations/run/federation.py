@@ -89,7 +89,7 @@ class Federation(FederationInMemory):
         config.require_workable()
         scheme = config.load_scheme()
         names = [PartyId(name) for name in config.parties]
-        task = load_task(config.task, config.task_options())
+        task = load_task(config.task, config.task_options(), config.code)
         entropy = SeededEntropy(config.seed)
         equipping = TaskEquipment(config, lambda: task)
         learners = make_learners(equipping, entropy)
@@ -111,7 +111,7 @@ class Federation(FederationInMemory):
 
     def defence_notes(self) -> Iterator[str]:
         """What the defence of the parties leaves open, and what it gives in figures."""
-        yield from parse_defence(self.config.defence).warnings(self.config)
+        yield from parse_defence(self.config.defence, self.config.code).warnings(self.config)
         parties_of: dict[str, list[PartyId]] = {}
         for name, learner in self.learners.items():
             for note in learner.notes(self.config.rounds) if isinstance(learner, Defended) else ():

@@ -185,7 +185,7 @@ def simulate(
     `engine` says where the parties train (simulations/run/engine.py); by default inline.
     """
     if not isinstance(config, FederationConfig):
-        config = FederationConfig.from_toml(Path(config))
+        config = FederationConfig.from_toml(Path(config), run_code=True)
     beside = _comparison(compare) if compare is not None else None
     config.require_workable()
     config = config.with_weight_limit()
@@ -263,7 +263,7 @@ def _baseline(
         )
         run = _run(plain, Faults(), {}, initial_model, engine, verify=False, progress=progress)
         return Baseline(beside.value, run.metrics, run.model)
-    task, training = load_task(config.task, config.task_options()), config.training_options()
+    task, training = load_task(config.task, config.task_options(), config.code), config.training_options()
     if beside is Comparison.CENTRAL:
         trained = train_central(task, config.rounds, training, config.seed)
         return Baseline(beside.value, trained.metrics, trained.model)

@@ -226,13 +226,13 @@ def test_the_undefended_row_of_masks_is_the_scheme_that_the_masked_one_names(
 @pytest.mark.parametrize(
     ("module", "scheme", "task"),
     [
-        ("ballot", "ballot:Ballot", "vectors:9"),
-        ("bounded", "bounded:Bounded", "synthetic-regression"),
-        ("metered", "metered:Metered", "vectors:9"),
-        ("open_mean", "open_mean:OpenMean", "vectors:9"),
+        ("ballot", "./ballot.py:Ballot", "vectors:9"),
+        ("bounded", "./bounded.py:Bounded", "synthetic-regression"),
+        ("metered", "./metered.py:Metered", "vectors:9"),
+        ("open_mean", "./open_mean.py:OpenMean", "vectors:9"),
     ],
 )
-def test_an_example_is_launched_over_mqtt_from_the_folder_it_lies_in(
+def test_an_example_is_launched_over_mqtt_from_the_file_it_lies_in(
     module: str, scheme: str, task: str, tmp_path: Path
 ) -> None:
     shutil.copy(EXAMPLES / f"{module}.py", tmp_path)
@@ -251,13 +251,13 @@ def test_an_example_is_launched_over_mqtt_from_the_folder_it_lies_in(
 
 def test_a_recorded_view_of_an_example_is_attacked_by_whoever_names_its_scheme(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "open_mean.py", tmp_path)
-    words = "audit run --scheme open_mean:OpenMean --attack idlg --scale smoke --json out.json"
+    words = "audit run --scheme ./open_mean.py:OpenMean --attack idlg --scale smoke --json out.json"
     attack = words.split()
     run(tmp_path, *attack, "--model", "mlp2:16", "--save-view", "server.view")
     run(tmp_path, *attack, "--view", "server.view")
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert len([row for row in rows if row["row"] == "attack" and "one upload" in row["target"]]) == 4
-    with pytest.raises(AssertionError, match="open_mean:OpenMean"):
+    with pytest.raises(AssertionError, match=r"open_mean\.py:OpenMean"):
         run(tmp_path, "audit", "run", "--view", "server.view", "--attack", "idlg")
 
 

@@ -1,8 +1,12 @@
 """Measure a model on the task's test set: the one a party of this machine holds, or one from a safetensors file.
 
+A task that is code of the federation's own is loaded only for a party whose pinned organiser signed it: name its key
+folder with --key.
+
 examples:
   veilsum evaluate fed --name alice
   veilsum evaluate fed --model model.safetensors --json metrics.json
+  veilsum evaluate fed --name alice --key /etc/veilsum/alice
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import argparse
 from pathlib import Path
 
 from veilsum.roles.cli.output import add_json_option, publish
+from veilsum.roles.commands.model.looking import KEY_HELP
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--name", metavar="NAME", help="the model that this party holds")
     which.add_argument("--model", metavar="FILE", type=Path, help="the model in this safetensors file")
     parser.add_argument("--state", type=Path, metavar="DIR", help="with --name: its checkpoints")
+    parser.add_argument("--key", type=Path, metavar="KEYDIR", help=KEY_HELP)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
     )
@@ -28,16 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.cli.output import Table
-    from veilsum.roles.federation.folder import load_federation
+    from veilsum.roles.federation.folder import look_or_enter
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.factory import make_observing_learner
     from veilsum.roles.learning.models.files import layout_of, load_model
     from veilsum.roles.process.held_model import held_model
 
-    loaded = load_federation(args.folder)
+    loaded = look_or_enter(args.folder, args.key)
     config = loaded.config
-    task = load_task(config.task, config.task_options(loaded.data_folder(args.data)))
+    task = load_task(config.task, config.task_options(loaded.data_folder(args.data)), config.code)
     if args.model is not None:
         model, whose = load_model(args.model, layout_of(task)), str(args.model)
     else:

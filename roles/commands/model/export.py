@@ -7,6 +7,9 @@ With --protected the weights are rescaled under a fresh secret that nobody keeps
 and works wherever the true one does: it is not a secret model, only not the true weights
 (specs/perturbation-limits.md).
 
+A task that is code of the federation's own is loaded only for a party whose pinned organiser signed it: name its key
+folder with --key.
+
 examples:
   veilsum export fed --name alice model.safetensors
   veilsum export fed --protected model.safetensors
@@ -20,6 +23,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from veilsum.roles.commands.model.looking import KEY_HELP
+
 if TYPE_CHECKING:
     from veilsum.protocol.perturbation.tracing.trace import Barrier
 
@@ -32,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--protected", action="store_true", help="other weights that make the same predictions"
     )
     parser.add_argument("--state", type=Path, metavar="DIR", help="its checkpoints (default: DIR/state/NAME)")
+    parser.add_argument("--key", type=Path, metavar="KEYDIR", help=KEY_HELP)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
     )
@@ -40,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.errors import ParameterError
     from veilsum.protocol.identifiers import SERVER
-    from veilsum.roles.federation.folder import load_federation
+    from veilsum.roles.federation.folder import look_or_enter
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.models.files import layout_of, save_model
@@ -50,9 +56,10 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or (SERVER if args.protected else None)
     if name is None:
         raise ParameterError(["--name: say whose model to export"])
-    loaded = load_federation(args.folder)
+    loaded = look_or_enter(args.folder, args.key)
     model, rounds = held_model(loaded, name, args.state)
-    task = load_task(loaded.config.task, loaded.config.task_options(loaded.data_folder(args.data)))
+    config = loaded.config
+    task = load_task(config.task, config.task_options(loaded.data_folder(args.data)), config.code)
     if args.protected:
         from veilsum.roles.learning.perturbation.protected import protected_model_of_task
 

@@ -23,6 +23,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.output import add_json_option, publish
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation.folder import load_federation, require_complete
     from veilsum.roles.launch.display import LiveView, describe, figures_of
     from veilsum.roles.launch.processes import Launch
+    from veilsum.roles.process.context import enter_as
 
     loaded = load_federation(args.folder)
     require_complete(loaded)
+    loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
     arguments = [*(["--data", str(args.data)] if args.data else [])]
     arguments += [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
@@ -110,14 +113,16 @@ def _result(outcome: Outcome) -> tuple[str | None, dict[str, float]]:
     model, _, holder = newest
     if outcome.loaded.config.task.startswith("vectors:") or outcome.interrupted:
         return sha256_of(model), {}
-    command = [sys.executable, "-m", "veilsum", "evaluate", str(outcome.loaded.folder), "--name", holder]
+    key = outcome.loaded.key_folder(holder)
+    words = ["veilsum", "evaluate", str(outcome.loaded.folder), "--name", holder, "--key", str(key)]
+    command = [sys.executable, "-P", "-m", *words]
     try:
         done = subprocess.run(  # noqa: S603 - ourselves
             [*command, "--json", "-"], capture_output=True, text=True, check=False, timeout=EVALUATE_WITHIN_S
         )
     except subprocess.TimeoutExpired:
         sys.stderr.write(
-            f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: {' '.join(command[2:])}\n"
+            f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: {' '.join(words)}\n"
         )
         return sha256_of(model), {}
     return sha256_of(model), json.loads(done.stdout)["metrics"] if done.returncode == 0 else {}

@@ -1,7 +1,7 @@
-"""The tasks by name: the built-in ones, one line each, and a user's own as `package.module:function`.
+"""The tasks by name: the built-in ones, one line each, and a user's own in a module or a file.
 
 Both are functions `(options: TaskOptions) -> Task` and come through the same door, each imported only when it is asked
-for. Naming a task runs its code: the name belongs to a party's own configuration and is never taken from the network.
+for. Naming a task runs its code (roles/config/user_code.py says for whom).
 
 Implements specs/tasks.md, section 2.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from veilsum.protocol.errors import ProtocolError
-from veilsum.roles.config.user_code import UserCodeNotFound, load_named
+from veilsum.roles.config.user_code import OWN, CodeAccess, UserCodeNotFound, load_named
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.task import Samples, Task, TaskOptions
@@ -26,24 +26,25 @@ BUILT_IN = {
     "cifar10": f"{_DATASETS}.cifar10:cifar10",
     "ham10000": f"{_DATASETS}.ham10000:ham10000",
 }
-TASK_FORMS = f"{', '.join(BUILT_IN)}, bank:with-duration, vectors:DIMENSION, package.module:function"
+_OWN_FORMS = "package.module:function, ./file.py:function"
+TASK_FORMS = f"{', '.join(BUILT_IN)}, bank:with-duration, vectors:DIMENSION, {_OWN_FORMS}"
 
 
-def load_task(name: str, options: TaskOptions) -> Task | VectorsTask:
-    """The task a user named: a built-in one, `vectors:D`, or `package.module:function`."""
+def load_task(name: str, options: TaskOptions, access: CodeAccess = OWN) -> Task | VectorsTask:
+    """The task a user named: a built-in one, `vectors:D`, or a function of a module or a file."""
     base, colon, argument = name.partition(":")
     if base == "vectors":
         return VectorsTask.parse(argument)
     if base in BUILT_IN:
-        return _make(name, BUILT_IN[base], replace(options, argument=argument if colon else None))
+        return _make(name, BUILT_IN[base], replace(options, argument=argument if colon else None), OWN)
     if not (base and argument) or "." in argument:
         raise TaskError(f"unknown task {name!r}; allowed: {TASK_FORMS}")
-    return _make(name, name, options)
+    return _make(name, name, options, access)
 
 
-def _make(name: str, path: str, options: TaskOptions) -> Task:
+def _make(name: str, path: str, options: TaskOptions, access: CodeAccess) -> Task:
     try:
-        code = load_named("task", path)
+        code = load_named("task", path, access)
     except UserCodeNotFound as error:
         raise TaskError(f"{error}; allowed tasks: {TASK_FORMS}") from error
     function, function_name = code.value(), code.name

@@ -1,4 +1,4 @@
-"""Defences as users write them: `spn:alpha2=0.1,bits=64`, `package.module:Name:key=value`, several joined by `+`.
+"""Defences as users write them: `spn:alpha2=0.1,bits=64`, `./own_defence.py:Name:key=value`, several joined by `+`.
 
 All problems of a text are reported together, each with what is allowed.
 
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.user_code import making
+from veilsum.roles.config.user_code import OWN, CodeAccess, making
 from veilsum.roles.learning.defences.defence import Configuration, Defence
 from veilsum.roles.learning.defences.ranges import Rule
 from veilsum.roles.learning.defences.registry import BUILT_IN, built_in_defences, find_defence, spelled
 
 Part = TypeVar("Part", bound=Defence)
-_JOINT = re.compile(r"\+(?=\s*[A-Za-z])")  # not the plus in 1e+3
+_JOINT = re.compile(r"\+(?=\s*[A-Za-z./])")  # not the plus in 1e+3
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,13 @@ class Defences:
             yield from part.clashes([other for other in self.parts if other is not part])
 
 
-def parse_defence(text: str) -> Defences:
+def parse_defence(text: str, access: CodeAccess = OWN) -> Defences:
     """The defences that a text names; the empty text names none."""
     if not text:
         return Defences()
     problems: list[str] = []
-    parts = [part for one in _JOINT.split(text) if (part := _read_part(one.strip(), problems)) is not None]
+    read = (_read_part(one.strip(), problems, access) for one in _JOINT.split(text))
+    parts = [part for part in read if part is not None]
     try:
         made = Defences(tuple(parts))
     except ParameterError as error:
@@ -104,18 +105,19 @@ def split_settings(text: str) -> tuple[str, str]:
     return f"{name}:{attribute}" if attribute else name, settings
 
 
-def _read_part(text: str, problems: list[str]) -> Defence | None:
+def _read_part(text: str, problems: list[str], access: CodeAccess) -> Defence | None:
     """One defence, or None after noting what is wrong with it."""
     name, settings = split_settings(text)
     if name not in BUILT_IN and ":" not in name:
         forms = "; ".join(one.form for one in built_in_defences())
         problems.append(
-            f"unknown defence {name!r}{_near(name, BUILT_IN)}; allowed: {forms}; package.module:Name; joined by +"
+            f"unknown defence {name!r}{_near(name, BUILT_IN)}; allowed: {forms}; package.module:Name; ./file.py:Name; "
+            "joined by +"
         )
         return None
     found = len(problems)
     try:
-        kind = find_defence(name)
+        kind = find_defence(name, access)
     except ParameterError as error:
         problems += error.problems
         return None

@@ -1,8 +1,7 @@
-"""The defences by name: built-in ones, one line each, and a user's own as `package.module:Name`.
+"""The defences by name: built-in ones, one line each, and a user's own, in a module or in a file.
 
 Built-in names are taken: a class from outside comes under its place, and is refused if it calls itself by one of them.
-Naming a module runs its code, so a place comes from a party's own command line or configuration, never from the
-network or a recorded view.
+Naming a module runs its code (roles/config/user_code.py says for whom).
 
 Implements specs/defences.md, section 1.
 """
@@ -14,7 +13,7 @@ import importlib
 from collections.abc import Iterator
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.config.user_code import load_named
+from veilsum.roles.config.user_code import OWN, CodeAccess, load_named
 from veilsum.roles.learning.defences.defence import Defence
 
 _HERE = "veilsum.roles.learning.defences"
@@ -30,15 +29,15 @@ def built_in_defences() -> Iterator[type[Defence]]:
     return (find_defence(name) for name in BUILT_IN)
 
 
-def find_defence(name: str) -> type[Defence]:
-    """The class behind a built-in name, or behind `package.module:Name`."""
+def find_defence(name: str, access: CodeAccess = OWN) -> type[Defence]:
+    """The class behind a built-in name, or behind the place of a user's own."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         found: type[Defence] = getattr(importlib.import_module(module), attribute)
         return found
     if ":" not in name:
         raise ParameterError([f"unknown defence {name!r}: choose one of {', '.join(BUILT_IN)}"])
-    return _own_defence(name)
+    return _own_defence(name, access)
 
 
 def spelled(defence: Defence) -> str:
@@ -47,8 +46,8 @@ def spelled(defence: Defence) -> str:
     return defence.name if defence.name in BUILT_IN else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _own_defence(place: str) -> type[Defence]:
-    named = load_named("defence", place)
+def _own_defence(place: str, access: CodeAccess) -> type[Defence]:
+    named = load_named("defence", place, access)
     found = named.value()
     if (
         not isinstance(found, type)

@@ -25,7 +25,7 @@ FILES = {
     "leaving_on_import": "raise SystemExit(0)",
     "not_python": "def f(:",
 }
-MODULES = [".", "..", "..up", "a..b", "sys.", *FILES]
+MODULES = [".", "..", "..up", "a..b", "sys.", *(f"./{name}.py" for name in FILES), "./missing.py"]
 IMPOSSIBLE = "tests.examples.impossible"
 
 

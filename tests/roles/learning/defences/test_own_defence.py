@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_launched_processes_take_it(tmp_path: Path) -> None:
     for command in (f"init {folder} --defence {PLACE} {options}", f"launch {folder}"):
         done = subprocess.run(
             [sys.executable, "-m", "veilsum", *command.split()],
-            cwd=here,
+            env={**os.environ, "PYTHONPATH": str(here)},
             capture_output=True,
             text=True,
             timeout=200,
