@@ -14,14 +14,17 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+import numpy as np
 
 from veilsum.protocol.agreed.threat import Threat, agreement_threshold, tolerated_colluders
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
 from veilsum.protocol.numbers.fixedpoint import FixedPoint
+from veilsum.protocol.numbers.model import LocalResult
 
 COMPLETE_GRAPH = GraphPolicy(GraphKind.COMPLETE)
 
@@ -68,6 +71,26 @@ class Differencing(enum.Enum):
     REFUSE = "refuse"
 
 
+class Weights(enum.Enum):
+    """By what an update counts: its samples, the power of two at or below their number, or the same for all.
+
+    A party's number hardly changes, so two sums whose cohorts differ by one party show that party's weight.
+    """
+
+    SAMPLES = "samples"
+    BUCKETED = "bucketed"
+    EQUAL = "equal"
+
+    def of(self, samples: int) -> int:
+        """The weight of so many samples; what is no number of samples is left for the encoder to refuse."""
+        if self is Weights.SAMPLES or not isinstance(samples, (int, np.integer)) or samples < 1:
+            return samples
+        return 1 if self is Weights.EQUAL else 1 << (int(samples).bit_length() - 1)
+
+    def weigh(self, result: LocalResult) -> LocalResult:
+        return replace(result, samples=self.of(result.samples))
+
+
 @dataclass(frozen=True)
 class Parameters:
     scheme: str
@@ -88,6 +111,7 @@ class Parameters:
     rekey: Rekey = Rekey.EPOCH
     schedule: Schedule = Schedule.FEDAVG
     payload: str = "model"
+    weights: Weights = Weights.SAMPLES
     differencing: Differencing = Differencing.WARN
     min_cohort_change: int = 2
     max_attempts: int = 3
@@ -132,6 +156,7 @@ class Parameters:
             "rekey": self.rekey.value,
             "schedule": self.schedule.value,
             "payload": self.payload,
+            "weights": self.weights.value,
             "differencing": self.differencing.value,
             "min_cohort_change": self.min_cohort_change,
             "max_attempts": self.max_attempts,
@@ -188,6 +213,15 @@ class Parameters:
                 f"use at least {k // 2 + 1}, more if neighbours may lie too"
             )
 
+    def _weight_problems(self) -> Iterator[str]:
+        if self.weights is Weights.EQUAL and self.encoding.max_weight != 1:
+            yield f"weights 'equal' are all 1: plan the numbers for a max weight of 1, not {self.encoding.max_weight}"
+        if self.weights is Weights.SAMPLES and self.differencing is Differencing.REFUSE:
+            yield (
+                "differencing 'refuse' does not hide sample counts, which show where cohorts differ by one party: "
+                "use weights 'bucketed' or 'equal'"
+            )
+
     def _problems(self) -> Iterator[str]:
         if self.dimension < 1:
             yield f"dimension must be at least 1, not {self.dimension}"
@@ -203,6 +237,7 @@ class Parameters:
         yield from self._threshold_problems()
         if self.bias is Bias.COMMON and self.recovery is not Recovery.NONE:
             yield "bias 'common' does not survive a missing upload: use recovery 'none' or bias 'own'"
+        yield from self._weight_problems()
         if self.max_attempts < 1:
             yield f"max_attempts must be at least 1, not {self.max_attempts}"
         if self.min_cohort_change < 1:

@@ -1,5 +1,7 @@
 """A party's training of one round: asked for once, and given to whichever attempt waits for it.
 
+What it hands on is weighed: as many samples as the agreed rule lets an update count for.
+
 An attempt may end while its training still runs. The next attempt of the round, from the same model, needs the very
 same result: so the request stays out, the result is kept, and nobody trains twice.
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from veilsum.protocol.agreed.parameters import Weights
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.machines.events import Event, TrainingRequested
 from veilsum.protocol.numbers.model import LocalResult, Model
@@ -20,7 +23,8 @@ Which: TypeAlias = tuple[int, bytes]
 
 
 class LocalTraining:
-    def __init__(self) -> None:
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
         self._done: tuple[Which, LocalResult] | None = None
         self._out: Which | None = None
         self._then: Callable[[LocalResult, float], list[Event]] | None = None
@@ -60,8 +64,9 @@ class LocalTraining:
         if len(result.payload) != length:
             told = f"training gave {len(result.payload)} values for a model of {length}: correct learner or defence"
             return self._gave_up(which, LocalProtocolError(told), now)
-        then, self._done, self._out = self._then, (which, result), None
-        return then(result, now) if then is not None else []
+        weighed = self._weights.weigh(result)
+        then, self._done, self._out = self._then, (which, weighed), None
+        return then(weighed, now) if then is not None else []
 
     def _gave_up(self, which: Which, error: ProtocolError, now: float) -> list[Event]:
         if self._out != which:

@@ -92,7 +92,7 @@ class ParticipantMachine:
         self._machine: AttemptMachine | None = None
         self._last_attempt = (-1, -1)
         self._round_model_hash = b""
-        self._training = LocalTraining()
+        self._training = LocalTraining(rules.parameters.weights)
         self._early = EarlyMessages(early_share(rules.parameters, len(rules.roster.participants)))
         self._deadline: float | None = None
         self._give_up_at = float("inf")

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from veilsum.protocol.agreed.parameters import Parameters, Schedule
+from veilsum.protocol.agreed.parameters import Parameters, Schedule, Weights
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, smallest_cohort, tolerated_colluders
 from veilsum.protocol.crypto.identity import Role
@@ -145,6 +145,16 @@ class Scheme(ABC):
     ) -> FixedPoint:
         """How numbers travel; by default the finest words that fit."""
         return plan(parties, max_weight, clip, bits).encoding
+
+
+def starting_warnings(scheme: Scheme, parameters: Parameters) -> Iterator[str]:
+    """What the scheme says of these parameters, and what they leak under every scheme that hides updates."""
+    yield from scheme.warnings(parameters)
+    if scheme.hides_updates and parameters.weights is Weights.SAMPLES and parameters.encoding.max_weight > 1:
+        yield (
+            "weights 'samples': two rounds whose cohorts differ by one party show how many samples that party holds "
+            "to whoever sees the sums; use weights 'bucketed' or 'equal' to hide it"
+        )
 
 
 def require_machine(scheme: Scheme, made: object) -> AttemptMachine:

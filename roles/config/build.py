@@ -18,6 +18,7 @@ from veilsum.protocol.agreed.parameters import (
     Rekey,
     Schedule,
     ShareMode,
+    Weights,
 )
 from veilsum.protocol.agreed.sizing import find_degree_and_threshold
 from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
@@ -81,6 +82,7 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
             rekey=Rekey(config.rekey),
             schedule=Schedule(config.schedule),
             payload=config.upload,
+            weights=Weights(config.weights),
             differencing=Differencing(config.differencing),
             min_cohort_change=config.min_cohort_change,
             max_attempts=config.max_attempts,
@@ -178,7 +180,7 @@ def _step(config: FederationValues, scheme: Scheme | None) -> str:
 
 
 def _plan_numbers(config: FederationValues, scheme: Scheme | None) -> FixedPoint:
-    parties, weight = len(config.parties), config.weight_limit
+    parties, weight = len(config.parties), Weights(config.weights).of(config.weight_limit)
     if scheme is None:
         return plan(parties, weight, config.clip, config.bits).encoding
     return scheme.plan_numbers(parties, weight, config.clip, config.bits, _options(config, scheme))

@@ -193,6 +193,14 @@ NUMBERS = (
         "the most samples one party may hold; left out, the size of the task's training set",
         metavar="W",
     ),
+    Setting(
+        "weights",
+        "numbers",
+        "weights",
+        Form.TEXT,
+        "an update counts by its samples, by the power of two at or below them, or like any other",
+        choices=("samples", "bucketed", "equal"),
+    ),
 )
 
 PROTOCOL = (

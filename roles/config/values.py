@@ -78,6 +78,7 @@ class FederationValues:
     bits: int = 64
     clip: float = 8.0
     max_weight: int | None = None
+    weights: str = "samples"
     min_parties: int | None = None
     threat: str = "lying"
     colluders: int | None = None

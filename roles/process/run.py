@@ -27,7 +27,7 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.protocol.machines.rules import MachineRules, RoleParts
-from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.scheme import Scheme, starting_warnings
 from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
@@ -131,7 +131,7 @@ def _run(
     codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, state.life, seen)
     equipment = make_equipment(context, rules.parameters, learner)
     warnings = (
-        *scheme.warnings(rules.parameters),
+        *starting_warnings(scheme, rules.parameters),
         *equipment_notes(equipment),
         *defence_notes(context, learner),
     )

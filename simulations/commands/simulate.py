@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from veilsum.protocol.machines.scheme import starting_warnings
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.simulations.run.report import describe
     from veilsum.simulations.run.simulate import simulate
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     result = simulate(config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True)
     federation = result.federation
     for text in (
-        *federation.scheme.warnings(federation.parameters),
+        *starting_warnings(federation.scheme, federation.parameters),
         *federation.equipment_notes(),
         *federation.defence_notes(),
     ):

@@ -8,7 +8,7 @@ Implements specs/threat-model.md, section 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,8 @@ class Recorder(RunObserver):
         self._counted = (0, 0)
 
     def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
-        self._updates[round_number, party] = update
+        weight = self.federation.parameters.weights.of(update.samples)
+        self._updates[round_number, party] = replace(update, samples=weight)
 
     def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
         if party != SERVER:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.agreed.parameters import Parameters, Timing
+from veilsum.protocol.agreed.parameters import Parameters, Timing, Weights
 from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
@@ -121,7 +121,8 @@ def found_federation(
     parameters.setdefault("min_parties", max(least, min(3, len(names))))
     if isinstance(parameters.get("graph"), str):
         parameters["graph"] = parse_graph(parameters["graph"])
-    encoding = found.plan_numbers(len(names), MAX_WEIGHT, CLIP, bits, parameters.get("options", {}))
+    most = parameters.get("weights", Weights.SAMPLES).of(MAX_WEIGHT)
+    encoding = found.plan_numbers(len(names), most, CLIP, bits, parameters.get("options", {}))
     entropy = SeededEntropy(seed)
     identities = simulated_identities(found, names, entropy)
     return TableFederation(

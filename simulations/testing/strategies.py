@@ -31,6 +31,7 @@ from veilsum.protocol.agreed.parameters import (
     Rekey,
     Schedule,
     ShareMode,
+    Weights,
 )
 from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
 from veilsum.protocol.errors import ParameterError
@@ -93,7 +94,10 @@ def table_settings(draw: st.DrawFn, scheme: str, *, least: int = 3, most: int = 
         "rekey": draw(st.sampled_from(Rekey)),
         "schedule": draw(st.sampled_from(Schedule)),
         "differencing": draw(st.sampled_from(Differencing)),
+        "weights": draw(st.sampled_from(Weights)),
     }
+    if settings["differencing"] is Differencing.REFUSE and settings["weights"] is Weights.SAMPLES:
+        settings["weights"] = Weights.BUCKETED
     bits = draw(st.sampled_from([32, 64]))
     for name, fallback in (("bias", Bias.OWN), ("schedule", Schedule.FEDAVG)):
         if not _workable(scheme, len(parties), bits, settings):
@@ -108,7 +112,8 @@ def table_settings(draw: st.DrawFn, scheme: str, *, least: int = 3, most: int = 
 def _workable(scheme: str, parties: int, bits: int, settings: dict[str, Any]) -> bool:
     try:
         found = find_scheme(scheme)
-        encoding = found.plan_numbers(parties, MAX_WEIGHT, CLIP, bits, {})
+        most = settings["weights"].of(MAX_WEIGHT)
+        encoding = found.plan_numbers(parties, most, CLIP, bits, {})
         require_workable(found, Parameters(scheme, encoding, 1, **settings))
     except ParameterError:
         return False

@@ -286,7 +286,7 @@ class Table:
             result = request.work()
         else:
             result = self.federation.learner.train(party, request.round, request.model)
-        self.inputs[party, request.round] = result
+        self.inputs[party, request.round] = self.federation.parameters.weights.weigh(result)
         return result
 
     def _tell_trained(self, party: PartyId, round_number: int, result: LocalResult) -> None:

@@ -65,7 +65,7 @@ SHARING = ("scheme=mpc", "scheme=ampc")
 SECURE = (*SHARING, "scheme=masked")
 PERTURBED, BILATERAL = ("scheme=perturbed",), ("scheme=bilateral",)
 PERTURBING = (*PERTURBED, *BILATERAL)
-DIGITS, SMALL = ("task=digits",), ("task=vectors:50",)
+DIGITS, SMALL, EQUAL = ("task=digits",), ("task=vectors:50",), ("weights=equal",)
 TASKS = (*SMALL, *DIGITS)
 LOSSES = ("loss=ce", "loss=mse")
 EIGHT = ("parties=8",)
@@ -113,7 +113,7 @@ PRODUCTS: tuple[tuple[Words, ...], ...] = (
     (("scheme=ampc",), TASKS, ("bias=common",), ("recovery=none",)),
     (SHARING, SMALL, ("shares=tensor", "rekey=round"), LOST_OR_NOT),
     (SECURE, TASKS, ("bits=32",)),
-    (SECURE, SMALL, ("rounds=3",), ("differencing=refuse",), ("min_parties=4",), LOST_OR_NOT),
+    (SECURE, SMALL, ("rounds=3",), ("differencing=refuse",), EQUAL, ("min_parties=4",), LOST_OR_NOT),
     (
         ("scheme=plain",),
         DIGITS,

@@ -71,7 +71,7 @@ class LocalTerms:
 
     def _finish(self, result: LocalResult, now: float) -> list[Event]:
         self._asked = None
-        return self._then(result, now)
+        return self._then(self._context.parameters.weights.weigh(result), now)
 
     def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
         return self._context.withdraw(error, now)

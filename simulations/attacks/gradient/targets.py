@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.agreed.parameters import Weights
 from veilsum.protocol.errors import Rejection
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.carried import Carried
@@ -75,8 +76,9 @@ def gradients_in(view: View, images_per_party: int) -> list[Target]:
 
 def _require_batch(view: View, images: int) -> None:
     """Refuse to look for more images than the view says there were."""
-    counts = {carried.samples for *_, carried in uploads_in(view) if carried.samples is not None}
-    counts |= {one.samples for one in view.own_updates}
+    counts = {one.samples for one in view.own_updates}
+    if config_of(view.facts).weights == Weights.SAMPLES.value:
+        counts |= {carried.samples for *_, carried in uploads_in(view) if carried.samples is not None}
     if counts and images > max(counts):
         raise AttackDoesNotFit(f"an update of this view stands for {max(counts)} samples, not for {images}")
 
@@ -138,11 +140,12 @@ class _Reader:
             yield self._target("aggregate", parties, round_, mean)
             return
         # Others' sample counts are not in a participant's view: it takes them to be its own.
-        weights = len(parties) * own[0].samples
+        weigh = Weights(self.config.weights).of
+        weights = len(parties) * weigh(own[0].samples)
         rest = mean.astype(np.float64) * weights
         for one in own:
-            rest -= self._own(one) * one.samples
-            weights -= one.samples
+            rest -= self._own(one) * weigh(one.samples)
+            weights -= weigh(one.samples)
         others = tuple(name for name in parties if name not in {one.party for one in own})
         if others and weights > 0:
             kind = "upload" if len(others) == 1 else "others"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.support.refusals import require_mentions
+from veilsum.protocol.agreed.parameters import Weights
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.machines.events import Event, TrainingRequested, Warned
 from veilsum.protocol.machines.local_training import LocalTraining
@@ -33,27 +34,27 @@ def request_in(events: list[Event]) -> TrainingRequested:
 
 
 def test_the_attempt_that_waits_gets_the_result_of_an_earlier_ones_request() -> None:
-    training = LocalTraining()
+    training = LocalTraining(Weights.SAMPLES)
     request = request_in(ask(training, "first attempt"))
     assert ask(training, "second attempt") == []
     assert request.then(RESULT, 1.0) == heard("second attempt")
 
 
 def test_a_result_that_is_here_is_given_at_once() -> None:
-    training = LocalTraining()
+    training = LocalTraining(Weights.SAMPLES)
     request_in(ask(training, "first attempt")).then(RESULT, 1.0)
     assert ask(training, "second attempt") == heard("second attempt")
 
 
 def test_a_failure_reaches_who_waits_and_the_next_attempt_may_try_again() -> None:
-    training = LocalTraining()
+    training = LocalTraining(Weights.SAMPLES)
     request = request_in(ask(training, "attempt"))
     assert request.failed(LocalProtocolError("diverged"), 1.0) == heard("attempt: diverged")
     request_in(ask(training, "next attempt"))
 
 
 def test_a_result_of_a_round_that_is_over_reaches_nobody() -> None:
-    training = LocalTraining()
+    training = LocalTraining(Weights.SAMPLES)
     late = request_in(ask(training, "first round"))
     training.forget()
     request = request_in(ask(training, "second round", SECOND))
@@ -63,7 +64,7 @@ def test_a_result_of_a_round_that_is_over_reaches_nobody() -> None:
 
 
 def test_a_result_of_another_length_than_the_model_is_a_failure_of_the_party_itself() -> None:
-    training = LocalTraining()
+    training = LocalTraining(Weights.SAMPLES)
     request = request_in(ask(training, "attempt"))
     (told,) = request.then(LocalResult(RESULT.payload[:2], 7), 1.0)
     assert isinstance(told, Warned)

@@ -14,6 +14,7 @@ from tests.support.refusals import refusal
 from tests.support.tables.lying_table import (
     exact_model,
     fix_input,
+    lose_before,
     lying_table,
     make_identities,
     messages,
@@ -25,7 +26,15 @@ from tests.support.tables.lying_table import (
     told,
     until,
 )
-from veilsum.protocol.agreed.parameters import Bias, Differencing, Parameters, Recovery, Rekey, ShareMode
+from veilsum.protocol.agreed.parameters import (
+    Bias,
+    Differencing,
+    Parameters,
+    Recovery,
+    Rekey,
+    ShareMode,
+    Weights,
+)
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.crypto.identity import Identity
@@ -48,21 +57,6 @@ from veilsum.simulations.testing.trace import InFlight
 SECURE = ("masked", "mpc", "ampc")
 PEERS = ("mpc", "ampc")
 REASON = AbortReason
-
-
-def lose_before(table: Table, kind: type[Message], *lost: str, in_round: int = 0) -> Table:
-    def tamper(flight: InFlight) -> Message | None:
-        if (
-            isinstance(flight.message, kind)
-            and flight.sender in lost
-            and flight.message.stamp.round == in_round
-        ):
-            table.crash(flight.sender)
-            return None
-        return flight.message
-
-    table.tamper = tamper
-    return table
 
 
 def models(table: Table, round_number: int = 0) -> set[bytes]:
@@ -194,7 +188,7 @@ def test_without_recovery_a_repeat_with_others_is_refused_as_differencing(scheme
 def test_a_cohort_that_differs_by_one_is_warned_about_or_refused() -> None:
     """Also when the earlier sum was never announced: what counts is that its shares went out."""
     for policy in Differencing:
-        table = lying_table("masked", 6, rounds=2, differencing=policy)
+        table = lying_table("masked", 6, rounds=2, differencing=policy, weights=Weights.BUCKETED)
         lose_before(table, MaskedInput, "p5", in_round=1).run()
         warned = [name for name in table.participants[:5] if told(table, name).warnings]
         refused = [one.error.reason for one in table.trace.refusals if one.flight.receiver != SERVER]

@@ -22,6 +22,7 @@ from veilsum.protocol.agreed.parameters import (
     Schedule,
     ShareMode,
     Timing,
+    Weights,
 )
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.errors import ParameterError
@@ -70,6 +71,7 @@ OTHER: dict[str, Any] = {
     "shares": "tensor",
     "rekey": "round",
     "schedule": "fedavg",
+    "weights": "bucketed",
     "differencing": "refuse",
     "min_cohort_change": 3,
     "max_attempts": 5,
@@ -127,6 +129,7 @@ def test_the_table_of_settings_and_the_configuration_have_the_same_fields() -> N
         ("rekey", [one.value for one in Rekey]),
         ("schedule", [one.value for one in Schedule]),
         ("differencing", [one.value for one in Differencing]),
+        ("weights", [one.value for one in Weights]),
         ("payload", list(PAYLOADS)),
     ],
 )
@@ -266,11 +269,8 @@ def test_parameters_carry_what_was_asked_for() -> None:
     assert (made.encoding.ring.bits, made.encoding.clip, made.encoding.max_weight) == (32, 4.0, 1024)
     assert made.colluders == 2
     assert (made.threshold, made.graph.describe(), made.recovery) == (2, "k-regular:2", Recovery.NONE)
-    assert (made.share_mode, made.rekey, made.differencing) == (
-        ShareMode.TENSOR,
-        Rekey.ROUND,
-        Differencing.REFUSE,
-    )
+    assert (made.share_mode, made.rekey) == (ShareMode.TENSOR, Rekey.ROUND)
+    assert (made.differencing, made.weights) == (Differencing.REFUSE, Weights.BUCKETED)
     assert dict(made.options) == {"depth": "3"}
     assert config.parameters(100).config_hash == made.config_hash != config.parameters(101).config_hash
 

@@ -56,6 +56,21 @@ def test_digits_reaches_the_metric_of_plain(scheme: str) -> None:
     assert figures["max_abs_error"] < 1e-9
 
 
+def test_plain_weighs_by_the_same_rule_as_the_scheme_it_is_compared_with() -> None:
+    """Three rules, three models where counts differ, each as near to plain as float32 allows."""
+    models = set()
+    for weights in ("samples", "bucketed", "equal"):
+        config = FederationConfig(
+            scheme="masked", task="digits", split="dirichlet:0.5", rounds=1, seed=3, weights=weights
+        )
+        result = simulate(config, compare="plain")
+        assert result.figures()["exact_ring_sum"] is True
+        assert result.baseline is not None and result.baseline.model is not None
+        assert np.abs(result.model - result.baseline.model).max() < 1e-6
+        models.add(result.model.tobytes())
+    assert len(models) == 3
+
+
 @pytest.mark.parametrize("scheme", ["masked", "ampc", "mpc"])
 def test_two_of_eight_lost_at_upload_cost_no_attempt(scheme: str) -> None:
     """The round goes on without the vanished, in the same attempt, with the same model bytes for every scheme."""

@@ -166,6 +166,21 @@ def say(table: Table, sender: str, receiver: str, message: Message) -> RemotePro
     return error
 
 
+def lose_before(table: Table, kind: type[Message], *lost: str, in_round: int = 0) -> Table:
+    def tamper(flight: InFlight) -> Message | None:
+        if (
+            isinstance(flight.message, kind)
+            and flight.sender in lost
+            and flight.message.stamp.round == in_round
+        ):
+            table.crash(flight.sender)
+            return None
+        return flight.message
+
+    table.tamper = tamper
+    return table
+
+
 def refuses(table: Table, receiver: str, sender: str, message: Message, reason: AbortReason) -> str:
     """Assert that the message is refused for this reason and blamed on its sender; returns the detail."""
     error = say(table, sender, receiver, message)
