@@ -128,10 +128,12 @@ class Launch:
         gone = asyncio.create_task(self._wait_for_parties(1))
         try:
             await asyncio.wait((server, stopped, deserted), return_when=asyncio.FIRST_COMPLETED)
-            if not stopped.done():
-                # Whoever is left needs a moment to hear of the end, or to notice that the others are gone.
-                left = gone if server.done() else server
-                await asyncio.wait((left, stopped), timeout=AFTER_END_S, return_when=asyncio.FIRST_COMPLETED)
+            # Whoever is left needs a moment to hear of the end, or to notice that the others are gone.
+            for left in (server, gone):
+                if not stopped.done():
+                    await asyncio.wait(
+                        (left, stopped), timeout=AFTER_END_S, return_when=asyncio.FIRST_COMPLETED
+                    )
             return stopped.done() and not server.done()
         finally:
             for task in (stopped, server, deserted, gone):
