@@ -14,7 +14,7 @@ Implements specs/threat-model.md, section 5.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from veilsum.protocol.crypto.domains import DIGEST_BYTES, domain_tag, length_prefixed
@@ -24,6 +24,23 @@ from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
 CHAIN_ID_BYTES = 32
 
 _LARGEST_POSITION = 2**63 - 1
+
+
+def hash_state(chain: bytes, position: int, before: bytes, model_hash: bytes, memory_hash: bytes) -> bytes:
+    """The hash of a state, from the hash of the state before it and of what it holds: a model, and a step's memory.
+
+    Whoever has none of these things, as an organiser, can still compute it from what others say about them.
+    """
+    framed = length_prefixed(
+        domain_tag("state"), chain, position.to_bytes(8, "big"), before, model_hash, memory_hash
+    )
+    return hashlib.sha256(framed).digest()
+
+
+def first_anchor(chain: bytes, model_hash: bytes, participants: Iterable[PartyId]) -> Anchor:
+    """The anchor of a new chain: its first model, a step that remembers nothing yet, and the votes of all."""
+    state_hash = hash_state(chain, 0, b"", model_hash, hashlib.sha256(b"").digest())
+    return Anchor(chain, 0, state_hash, tuple(sorted(participants)))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,9 @@ class Scheme(ABC):
     """The smallest sum that a party takes part in, where `min_parties` is not set; more where updates are hidden
     and the federation's colluders demand it."""
 
+    has_chain: ClassVar[bool] = False
+    """Whether participants hold a chain of models that begins at the roster's anchor, and take each step themselves."""
+
     announces_next_hash: ClassVar[bool] = True
     """Whether participants are told the hash of the model after a round, where the server holds it."""
 

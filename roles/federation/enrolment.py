@@ -7,12 +7,15 @@ settings is a new roster version, and brings the broker's logins and access list
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from veilsum.protocol.agreed.anchor import Anchor
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError
-from veilsum.protocol.identifiers import SERVER, require_party_id
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
 from veilsum.roles.broker.files import (
     AUTHORITY,
     read_logins,
@@ -32,6 +35,16 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import NAMING_CODE
+from veilsum.roles.federation.anchoring import ChooseAnchor, Stated, anchor_after_change, anchor_when_signing
+from veilsum.roles.federation.first_models import (
+    FIRST_MODEL_FILE,
+    FirstModel,
+    keep_statement,
+    kept_statements,
+    read_first_model,
+    state_first_model,
+    write_first_model,
+)
 from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, ORGANISER_FOLDER, enrolment_problems
 from veilsum.roles.federation.keystore import (
     PUBLIC_FILE,
@@ -51,11 +64,19 @@ from veilsum.roles.federation.signed_roster import (
     write_roster,
 )
 
+if TYPE_CHECKING:
+    from veilsum.protocol.numbers.model import Model
+
 ORGANISER = "organiser"
 
 
-def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool = True) -> SignedRoster:
-    """Write a complete federation into a new or empty folder; without keys, its parties enrol later."""
+def create_federation(
+    folder: Path, config: FederationConfig, *, with_keys: bool = True, init: Path | None = None
+) -> SignedRoster:
+    """Write a complete federation into a new or empty folder; without keys, its parties enrol later.
+
+    `init` is a file with the first model, where the scheme has a chain and it is not the task's own.
+    """
     require_usable_folder(folder)
     config.require_workable()
     config = replace(config.with_weight_limit(), min_parties=config.cohort_floor)
@@ -73,17 +94,53 @@ def create_federation(folder: Path, config: FederationConfig, *, with_keys: bool
     if config.broker_tls:
         write_certificates(broker, folder / ORGANISER_FOLDER, config)
     logins = {name: create_login(folder / KEYS_FOLDER / name, name) for name in OBSERVERS}
-    identities: list[PublicIdentity] = []
+    parties: list[Identity] = []
     for name, role in _parties_with_roles(config) if with_keys else ():
         identity, logins[name] = create_party(folder / KEYS_FOLDER / name, name, role)
-        identities.append(identity.public)
-    signed = sign_roster(organiser, 1, tuple(identities), config.agreed())
+        parties.append(identity)
+    stated = state_first_models(folder, config, parties, init)
+    anchor = anchor_after_change(Stated(None, tuple(stated), stated, config.parties))
+    signed = sign_roster(organiser, 1, tuple(one.public for one in parties), config.agreed(), anchor=anchor)
     _publish(folder, signed, logins)
-    for identity_public in identities:
-        key_folder = folder / KEYS_FOLDER / identity_public.name
+    for party in parties:
+        key_folder = folder / KEYS_FOLDER / party.name
         pin_organiser(key_folder, organiser.public)
         accept_roster(folder / ROSTER_FILE, key_folder)
     return signed
+
+
+def state_first_models(
+    folder: Path, config: FederationConfig, parties: Sequence[Identity], init: Path | None
+) -> dict[PartyId, FirstModel]:
+    """State for parties whose keys are here what all of them begin with, where the scheme has a chain."""
+    participants = [one for one in parties if one.role is not Role.SERVER]
+    if not participants or not config.load_scheme().has_chain:
+        return {}
+    model = first_model_of(config, folder / FILE_NAME, None, init)
+    stated = {one.name: state_first_model(one, model) for one in participants}
+    for name, one in stated.items():
+        write_first_model(folder / KEYS_FOLDER / name / FIRST_MODEL_FILE, one)
+        keep_statement(folder, one)
+    return stated
+
+
+def begin_with(folder: Path, organiser_folder: Path, init: Path) -> SignedRoster:
+    """Begin a federation, all of whose keys are here, with the model of a file: stated by everyone, and signed."""
+    signed = read_roster(folder / ROSTER_FILE)
+    parties = [load_identity(folder / KEYS_FOLDER / name) for name in signed.roster.participants]
+    state_first_models(folder, FederationConfig.from_toml(folder / FILE_NAME, run_code=True), parties, init)
+    return sign_again(folder, organiser_folder)
+
+
+def first_model_of(config: FederationConfig, file: Path, data: Path | None, init: Path | None) -> Model:
+    """The model of position 0: the given one, or what task and seed make of it, in a process that may load torch."""
+    if init is not None:
+        from veilsum.roles.learning.models.files import load_model
+
+        return load_model(init)
+    from veilsum.roles.learning.first_model import ask_for_beginning
+
+    return ask_for_beginning(config, file, data).model
 
 
 def create_party(key_folder: Path, name: str, role: Role) -> tuple[Identity, str]:
@@ -117,26 +174,33 @@ def add_party(
         if name != identity.name:
             raise LocalProtocolError(f"{login_file} is the login of {name}, not of {identity.name}")
         logins[name] = line
-    identities = (*signed.roster.identities, identity)
     evicted = {name: version for name, version in signed.evicted.items() if name != identity.name}
-    return _sign(folder, organiser_folder, signed, identities, evicted, logins)
+    sent = _sent_statements([identity], [public_file.with_name(FIRST_MODEL_FILE)])
+    change = _Change((*signed.roster.identities, identity), evicted, logins, sent)
+    return _sign(folder, organiser_folder, signed, change, anchor_after_change)
 
 
 def evict_party(folder: Path, organiser_folder: Path, name: str) -> SignedRoster:
     """Take a party off the roster and off the broker; its name is remembered as evicted."""
     signed = read_roster(folder / ROSTER_FILE)
-    signed.roster.identity(name)
-    identities = tuple(one for one in signed.roster.identities if one.name != name)
-    evicted = {**signed.evicted, name: signed.version + 1}
-    logins = {user: line for user, line in _logins(folder, signed).items() if user != name}
-    return _sign(folder, organiser_folder, signed, identities, evicted, logins)
+    return _sign(folder, organiser_folder, signed, _without(folder, signed, name), anchor_after_change)
 
 
-def sign_again(folder: Path, organiser_folder: Path) -> SignedRoster:
-    """Sign the settings as federation.toml has them now."""
+def sign_again(folder: Path, organiser_folder: Path, first_models: Sequence[Path] = ()) -> SignedRoster:
+    """Sign the settings as federation.toml has them now, and the first model that all parties state."""
     signed = read_roster(folder / ROSTER_FILE)
-    logins = _logins(folder, signed)
-    return _sign(folder, organiser_folder, signed, signed.roster.identities, dict(signed.evicted), logins)
+    sent = _sent_statements(signed.roster.identities, first_models)
+    change = _Change(signed.roster.identities, dict(signed.evicted), _logins(folder, signed), sent)
+    return _sign(folder, organiser_folder, signed, change, anchor_when_signing)
+
+
+def sign_checkpoint(
+    folder: Path, organiser_folder: Path, anchor: Anchor, evict: str | None = None
+) -> SignedRoster:
+    """Sign that the chain goes on from this anchor, perhaps without a party."""
+    signed = read_roster(folder / ROSTER_FILE)
+    change = _without(folder, signed, evict)
+    return _sign(folder, organiser_folder, signed, change, lambda _: anchor)
 
 
 def configure_broker(folder: Path, organiser_folder: Path) -> None:
@@ -217,13 +281,53 @@ def _parties_with_roles(config: FederationConfig) -> list[tuple[str, Role]]:
     return [(SERVER, Role.SERVER), *((name, role) for name in config.parties)]
 
 
+@dataclass(frozen=True)
+class _Change:
+    """Who is on the next version of a roster, whom the broker lets in, and first models that were stated anew."""
+
+    identities: tuple[PublicIdentity, ...]
+    evicted: dict[str, int]
+    logins: dict[str, str]
+    sent: dict[PartyId, FirstModel] = field(default_factory=dict)
+
+
+def _without(folder: Path, signed: SignedRoster, name: str | None) -> _Change:
+    """The roster as it is, once this party is gone."""
+    evicted = dict(signed.evicted)
+    if name is not None:
+        signed.roster.identity(name)
+        evicted[name] = signed.version + 1
+    identities = tuple(one for one in signed.roster.identities if one.name != name)
+    logins = {user: line for user, line in _logins(folder, signed).items() if user != name}
+    return _Change(identities, evicted, logins)
+
+
+def _sent_statements(
+    identities: Sequence[PublicIdentity], files: Sequence[Path]
+) -> dict[PartyId, FirstModel]:
+    """What the files say, as far as they are there, if it is the word of one of these parties."""
+    by_name = {one.name: one for one in identities}
+    sent = {}
+    for path in files:
+        if not path.exists():
+            continue
+        stated = read_first_model(path)
+        if stated.name not in by_name:
+            raise ParameterError([f"{path} is the first model of {stated.name}, who is not being enrolled"])
+        try:
+            stated.require_stated_by(by_name[stated.name])
+        except Rejection as refusal:
+            raise ParameterError([f"{path}: {refusal.detail}; ask {stated.name} for a new one"]) from None
+        sent[stated.name] = stated
+    return sent
+
+
 def _sign(
     folder: Path,
     organiser_folder: Path,
     before: SignedRoster,
-    identities: tuple[PublicIdentity, ...],
-    evicted: dict[str, int],
-    logins: dict[str, str],
+    change: _Change,
+    choose_anchor: ChooseAnchor,
 ) -> SignedRoster:
     organiser = load_identity(organiser_folder)
     if organiser.public != before.organiser:
@@ -235,11 +339,19 @@ def _sign(
     config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     config.require_workable()
     _require_free_names(config)
-    problems = list(enrolment_problems(config, identities))
+    problems = list(enrolment_problems(config, change.identities))
     if problems:
         raise ParameterError(problems)
-    signed = sign_roster(organiser, before.version + 1, identities, config.agreed(), evicted)
-    _publish(folder, signed, logins)
+    anchor = None
+    if config.load_scheme().has_chain:
+        models = {**kept_statements(folder, change.identities), **change.sent}
+        names = tuple(one.name for one in change.identities if one.role is not Role.SERVER)
+        anchor = choose_anchor(Stated(before.roster.anchor, names, models, config.parties))
+    version = before.version + 1
+    signed = sign_roster(organiser, version, change.identities, config.agreed(), change.evicted, anchor)
+    for one in change.sent.values():
+        keep_statement(folder, one)
+    _publish(folder, signed, change.logins)
     return signed
 
 

@@ -7,6 +7,7 @@
     FOLDER/broker/             certificate, logins, access list   the broker's machine
     FOLDER/organiser/          the organiser's keys               the organiser's machine
     FOLDER/...                 code that the settings name        every machine but the broker's
+    FOLDER/first-models/       what each party begins with        the organiser's machine
 
 `load_federation` is for observers: it checks the signature, but believes the organiser that the file names, and so
 loads none of the code that the settings name. A role process calls `enter_federation`, which goes by the party's own
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
@@ -30,6 +31,9 @@ from veilsum.roles.config.values import CODE_DIGESTS
 from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.federation.pins import accept_roster
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, RosterRefused, SignedRoster, read_roster
+
+if TYPE_CHECKING:
+    from veilsum.protocol.machines.scheme import Scheme
 
 KEYS_FOLDER = "keys"
 BROKER_FOLDER = "broker"
@@ -122,7 +126,7 @@ def enrolment_problems(config: FederationConfig, identities: tuple[PublicIdentit
 
     Which roles a user's own scheme wants is not asked by who may not load it.
     """
-    scheme = None if config.names_own_scheme and config.code.refusal else config.load_scheme()
+    scheme = _scheme_if_allowed(config)
     for identity in identities:
         if identity.role is Role.SERVER:
             continue
@@ -153,8 +157,17 @@ def require_complete(loaded: LoadedFederation) -> None:
     present = len(loaded.roster.participants)
     if present < loaded.config.cohort_floor:
         problems.append(f"{present} parties are enrolled, min_parties is {loaded.config.cohort_floor}")
+    scheme = _scheme_if_allowed(loaded.config)
+    if scheme is not None and scheme.has_chain and loaded.roster.anchor is None:
+        problems.append(
+            "it names no first model: veilsum keys first-model at every party, then veilsum roster sign"
+        )
     if problems:
         raise ParameterError(f"{loaded.folder / ROSTER_FILE}: {problem}" for problem in problems)
+
+
+def _scheme_if_allowed(config: FederationConfig) -> Scheme | None:
+    return None if config.names_own_scheme and config.code.refusal else config.load_scheme()
 
 
 def _read_settings(path: Path) -> tuple[Path, FederationConfig]:

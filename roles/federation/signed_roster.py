@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from veilsum.protocol.agreed.anchor import Anchor
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
@@ -38,7 +39,7 @@ ROSTER_FILE = "roster.json"
 SIGNATURE_DOMAIN = "roster"
 
 _FORMAT = "veilsum roster"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _FIELDS = {
     "format",
     "format_version",
@@ -47,8 +48,10 @@ _FIELDS = {
     "agreed",
     "identities",
     "evicted",
+    "anchor",
     "signature",
 }
+_ANCHOR_FIELDS = {"chain", "position", "state_hash", "electorate"}
 _TAG = domain_tag("signed-roster")
 _LARGEST_FILE = 256 * 1024 * 1024
 
@@ -128,6 +131,7 @@ def sign_roster(
     identities: tuple[PublicIdentity, ...],
     agreed: Mapping[str, Any],
     evicted: Mapping[str, int] | None = None,
+    anchor: Anchor | None = None,
 ) -> SignedRoster:
     """The roster in the organiser's hand; keys of the simulation pool and the organiser itself are refused."""
     if organiser.role is not Role.ORGANISER:
@@ -140,7 +144,8 @@ def sign_roster(
             raise LocalProtocolError(
                 f"{identity.name} holds the organiser's role or key and cannot be a party"
             )
-    unsigned = SignedRoster(Roster(version, identities), organiser.public, dict(agreed), dict(evicted or {}))
+    roster = Roster(version, identities, anchor)
+    unsigned = SignedRoster(roster, organiser.public, dict(agreed), dict(evicted or {}))
     return SignedRoster(
         unsigned.roster,
         unsigned.organiser,
@@ -160,6 +165,7 @@ def write_roster(path: Path, signed: SignedRoster) -> None:
         "agreed": dict(signed.agreed),
         "identities": [identity_fields(one) for one in signed.roster.identities],
         "evicted": dict(signed.evicted),
+        "anchor": anchor_fields(signed.roster.anchor),
         "signature": to_base64(signed.signature),
     }
     replace_public_file(path, json.dumps(document, indent=2).encode() + b"\n")
@@ -214,7 +220,11 @@ def _decode(content: bytes) -> SignedRoster:
         raise ValueError(f"its fields are not {', '.join(sorted(_FIELDS))}")
     evicted = {str(name): _require_version(version) for name, version in document["evicted"].items()}
     return SignedRoster(
-        Roster(_require_version(document["version"]), tuple(map(_identity, document["identities"]))),
+        Roster(
+            _require_version(document["version"]),
+            tuple(map(_identity, document["identities"])),
+            _anchor(document["anchor"]),
+        ),
         _identity(document["organiser"]),
         dict(document["agreed"]),
         evicted,
@@ -233,6 +243,27 @@ def _require_version(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**63:
         raise ValueError(f"a version is a positive whole number, not {value!r}")
     return value
+
+
+def anchor_fields(anchor: Anchor | None) -> dict[str, Any] | None:
+    """An anchor as fields of JSON: bytes are hexadecimal."""
+    if anchor is None:
+        return None
+    return {
+        "chain": anchor.chain.hex(),
+        "position": anchor.position,
+        "state_hash": anchor.state_hash.hex(),
+        "electorate": list(anchor.electorate),
+    }
+
+
+def _anchor(fields: Any) -> Anchor | None:
+    if fields is None:
+        return None
+    if not isinstance(fields, dict) or set(fields) != _ANCHOR_FIELDS:
+        raise ValueError(f"an anchor has the fields {', '.join(sorted(_ANCHOR_FIELDS))}")
+    chain, state_hash = bytes.fromhex(fields["chain"]), bytes.fromhex(fields["state_hash"])
+    return Anchor(chain, fields["position"], state_hash, tuple(fields["electorate"]))
 
 
 def _identity(fields: Any) -> PublicIdentity:

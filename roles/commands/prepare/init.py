@@ -28,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-keys", action="store_true", help="make no keys: parties make their own and are enrolled later"
     )
+    parser.add_argument(
+        "--init",
+        type=Path,
+        metavar="FILE",
+        help="the first model, as safetensors, where the parties hold the chain of models and keys are made here",
+    )
     add_federation_arguments(parser, with_broker=True)
 
 
@@ -36,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     args.name = args.name or _name_from(args.folder)
     config = config_from_arguments(args)
-    signed = create_federation(args.folder, config, with_keys=not args.no_keys)
+    signed = create_federation(args.folder, config, with_keys=not args.no_keys, init=args.init)
     sys.stdout.write(
         f"{args.folder}: a federation of {len(config.parties)} parties, scheme {config.scheme}, "
         f"task {config.task}, {config.rounds} rounds\n"

@@ -6,4 +6,10 @@ from veilsum.roles.cli.table import Command
 
 COMMANDS = (
     Command("new", "Keys", "new keys and a new broker password", "veilsum.roles.commands.prepare.keys_new"),
+    Command(
+        "first-model",
+        "Keys",
+        "state which model the party begins with",
+        "veilsum.roles.commands.prepare.keys_first_model",
+    ),
 )

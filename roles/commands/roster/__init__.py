@@ -16,4 +16,10 @@ COMMANDS = (
         "veilsum.roles.commands.roster.observer",
     ),
     Command("sign", "Organise", "sign changed settings", "veilsum.roles.commands.roster.sign"),
+    Command(
+        "checkpoint",
+        "Organise",
+        "let the chain of models go on from a position",
+        "veilsum.roles.commands.roster.checkpoint",
+    ),
 )

@@ -3,6 +3,9 @@
 The party's name must be among the parties in federation.toml; a new one is added there first. Compare the
 fingerprint that this command prints with the party, over another channel than the one its file came by.
 
+What the party begins with, first-model.json, is taken from beside FILE. Where the parties hold the chain of models, all
+must begin with the same one.
+
 example:
   veilsum roster add fed alice/identity.pub.json
 """

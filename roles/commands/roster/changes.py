@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from veilsum.protocol.agreed.anchor import Anchor
     from veilsum.roles.federation.signed_roster import SignedRoster
 
 
@@ -26,7 +27,18 @@ def organiser_folder(args: argparse.Namespace) -> Path:
     return chosen
 
 
+def describe_anchor(anchor: Anchor) -> str:
+    """Where the chain begins, for people to compare."""
+    return (
+        f"chain {anchor.chain.hex()}, position {anchor.position}, state {anchor.state_hash.hex()}, "
+        f"{len(anchor.electorate)} may vote there: {', '.join(anchor.electorate)}"
+    )
+
+
 def report(signed: SignedRoster, folder: Path, what: str) -> int:
+    anchor = signed.roster.anchor
+    if anchor is not None:
+        sys.stdout.write(f"{describe_anchor(anchor)}\n")
     sys.stdout.write(
         f"{what}: roster version {signed.version}, {len(signed.roster.identities)} identities\n"
         f"copy {folder / 'roster.json'} to every machine, and {folder / 'broker'} to the broker's "

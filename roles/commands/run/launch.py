@@ -27,6 +27,7 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.output import add_json_option, publish
 
 if TYPE_CHECKING:
+    from veilsum.roles.federation.folder import LoadedFederation
     from veilsum.roles.launch.processes import Outcome
 
 EVALUATE_WITHIN_S = 600.0
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     arguments += [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
+    if args.init is not None and not args.resume and loaded.config.load_scheme().has_chain:
+        loaded = _begin_with(loaded, args.init)
     with LiveView(loaded.config) as view:
         launch = Launch(loaded, arguments, args.init, _views_folder(args.record_views), view.on_fact)
         outcome = asyncio.run(launch.run())
@@ -75,6 +78,16 @@ def run(args: argparse.Namespace) -> int:
     figures = figures_of(outcome, sha256, metrics)
     publish(describe(outcome, figures), figures, args.json)
     return outcome.exit_code
+
+
+def _begin_with(loaded: LoadedFederation, init: Path) -> LoadedFederation:
+    """The federation with this first model in its roster, which takes the organiser's key and those of all parties."""
+    from veilsum.roles.federation.enrolment import begin_with
+    from veilsum.roles.federation.folder import ORGANISER_FOLDER
+    from veilsum.roles.process.context import enter_as
+
+    begin_with(loaded.folder, loaded.folder / ORGANISER_FOLDER, init)
+    return enter_as(loaded.folder, loaded.key_folder(SERVER))[0]
 
 
 def _views_folder(folder: Path | None) -> Path | None:

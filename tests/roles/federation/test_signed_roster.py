@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.refusals import refusal, require_mentions
+from veilsum.protocol.agreed.anchor import Anchor
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
@@ -42,6 +43,7 @@ ORGANISER = identity("organiser", Role.ORGANISER)
 SERVER = identity("server", Role.SERVER)
 ALICE = identity("alice", Role.CLIENT)
 BOB = identity("bob", Role.CLIENT)
+ANCHOR = Anchor(bytes(range(32)), 4, bytes(range(32, 64)), (PartyId("alice"), PartyId("bob")))
 EVERYBODY = (SERVER.public, ALICE.public, BOB.public)
 
 
@@ -77,6 +79,48 @@ def test_a_roster_reads_back_as_it_was_signed(path: Path) -> None:
     assert signed.roster.identity("alice") == ALICE.public
     assert signed.agreed == AGREED
     assert load_roster(path, ORGANISER.signing.public) == signed
+
+
+def test_the_anchor_reads_back_as_it_was_signed_and_no_part_of_it_can_be_changed(path: Path) -> None:
+    write_roster(path, roster(anchor=ANCHOR))
+    assert read_roster(path).roster.anchor == ANCHOR
+    document = json.loads(path.read_text())
+    changed: list[dict[str, Any] | None] = [
+        {**document["anchor"], **change}
+        for change in (
+            {"chain": "00" * 32},
+            {"position": 5},
+            {"state_hash": "00" * 32},
+            {"electorate": ["alice"]},
+        )
+    ]
+    for other in (*changed, None):
+        path.write_text(json.dumps({**document, "anchor": other}))
+        refused(lambda: read_roster(path), path, AbortReason.BAD_SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"chain": "00"},
+        {"chain": 7},
+        {"state_hash": "not hexadecimal"},
+        {"position": -1},
+        {"position": 2**64},
+        {"position": "4"},
+        {"electorate": ["bob", "alice"]},
+        {"electorate": ["server"]},
+        {"electorate": [3]},
+        {"electorate": 3},
+        {"more": 1},
+    ],
+)
+def test_an_anchor_of_another_form_is_refused(path: Path, change: dict[str, Any]) -> None:
+    write_roster(path, roster(anchor=ANCHOR))
+    document = json.loads(path.read_text())
+    document["anchor"] |= change
+    path.write_text(json.dumps(document))
+    refused(lambda: read_roster(path), path, AbortReason.BAD_ENCODING)
 
 
 def test_anybody_may_read_the_roster_and_a_new_one_takes_its_place_whole(path: Path) -> None:
@@ -126,7 +170,7 @@ def test_a_roster_changed_after_signing_is_refused(
         (b"", "line column"),
         (b"[]", "format"),
         (b'{"format": "veilsum roster", "format_version": 9}', "version 9"),
-        (b'{"format": "veilsum roster", "format_version": 1}', "fields"),
+        (b'{"format": "veilsum roster", "format_version": 2}', "fields"),
         (b'{"format": "a", "format": "veilsum roster"}', "key twice"),
         (b"[" * 100_000, "recursion"),
         (b"\xff", "utf-8"),

@@ -1,0 +1,120 @@
+"""`veilsum roster checkpoint` shows what it would sign, signs it with --yes, and refuses what could not go on.
+
+The scheme is `masked` as it is where its parties hold the chain.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.refusals import require_mentions
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.schemes.registry import find_scheme
+from veilsum.roles.cli import main as cli
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.enrolment import create_federation, sign_again
+from veilsum.roles.federation.folder import load_federation
+from veilsum.roles.federation.pins import accept_roster
+
+NAMES = ("alice", "bob", "carol", "dora")
+STATE = bytes(range(32))
+
+
+@pytest.fixture(autouse=True)
+def _chained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(find_scheme("masked")), "has_chain", True)
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> Path:
+    config = FederationConfig(scheme="masked", parties=NAMES, task="vectors:7", broker_tls=False)
+    create_federation(tmp_path / "fed", config)
+    return tmp_path / "fed"
+
+
+def checkpoint(fed: Path, *more: str, position: int = 7, state: str = STATE.hex()) -> int:
+    return cli.main(
+        ["roster", "checkpoint", str(fed), "--position", str(position), "--state-hash", state, *more]
+    )
+
+
+def anchor_of(fed: Path) -> Anchor:
+    anchor = load_federation(fed).roster.anchor
+    assert anchor is not None
+    return anchor
+
+
+def test_without_yes_it_shows_what_it_would_sign_and_signs_nothing(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (fed / "roster.json").read_bytes()
+    assert checkpoint(fed, "--evict", "bob") == 2
+    shown = capsys.readouterr().out
+    require_mentions(shown, 2, 7, "without", "bob", STATE.hex(), "alice", "carol", "dora", "--yes")
+    assert (fed / "roster.json").read_bytes() == before
+
+
+def test_with_yes_the_chain_goes_on_from_there(fed: Path) -> None:
+    chain = anchor_of(fed).chain
+    assert checkpoint(fed, "--yes") == 0
+    assert anchor_of(fed) == Anchor(chain, 7, STATE, load_federation(fed).roster.participants)
+    accepted = accept_roster(fed / "roster.json", fed / "keys" / "alice")
+    assert (accepted.version, accepted.roster.anchor) == (2, anchor_of(fed))
+
+
+def test_a_checkpoint_can_leave_out_a_party(fed: Path) -> None:
+    assert checkpoint(fed, "--evict", "bob", "--yes") == 0
+    loaded = load_federation(fed)
+    assert loaded.roster.participants == anchor_of(fed).electorate == ("alice", "carol", "dora")
+    assert dict(loaded.signed.evicted) == {"bob": 2}
+
+
+def test_a_later_signing_keeps_the_checkpoint(fed: Path) -> None:
+    assert checkpoint(fed, "--electorate", "dora,alice,bob", "--yes") == 0
+    before = anchor_of(fed)
+    assert before.electorate == ("alice", "bob", "dora")
+    sign_again(fed, fed / "organiser")
+    assert anchor_of(fed) == before
+    assert checkpoint(fed, "--yes", position=8) == 0
+    assert anchor_of(fed).position == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--evict", "zoe"), "zoe"),
+        (("--evict", "server"), "server"),
+        (("--electorate", "alice,bob,zoe"), "zoe"),
+        (("--electorate", "alice,bob"), "min_parties"),
+        (("--electorate", "alice,alice,bob"), "once"),
+        (("--state-hash", "xyz"), "hexadecimal"),
+        (("--state-hash", "00ff"), "32"),
+        (("--position", "-1"), "before"),
+    ],
+)
+def test_what_could_not_go_on_is_refused_and_nothing_is_signed(
+    fed: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    before = (fed / "roster.json").read_bytes()
+    assert checkpoint(fed, "--yes", *arguments) == 2
+    assert says in capsys.readouterr().err
+    assert (fed / "roster.json").read_bytes() == before
+
+
+def test_a_position_before_the_last_checkpoint_is_refused(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checkpoint(fed, "--yes") == 0
+    assert checkpoint(fed, "--yes", position=6) == 2
+    assert "7" in capsys.readouterr().err
+
+
+def test_a_federation_without_a_chain_has_nothing_to_move(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = FederationConfig(scheme="plain", parties=NAMES, task="vectors:7", broker_tls=False)
+    create_federation(tmp_path / "plain", config)
+    assert checkpoint(tmp_path / "plain", "--yes") == 2
+    assert "anchor" in capsys.readouterr().err
