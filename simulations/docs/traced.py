@@ -104,11 +104,11 @@ def record_file(folder: Path, arguments: Sequence[str]) -> Path:
 
 
 def write_wrapper(folder: Path) -> Path:
-    """A program in place of Python: `-m veilsum ...` runs this module, anything else runs as it is."""
+    """A program in place of Python: `-P -m veilsum ...` runs this module, anything else runs as it is."""
     python = shlex.quote(sys.executable)
-    traced = shlex.join(["-m", "veilsum.simulations.docs.traced", str(folder)])
+    traced = shlex.join(["-P", "-m", "veilsum.simulations.docs.traced", str(folder)])
     wrapper = folder / WRAPPER
-    ours = f'if [ "$1 $2" = "-m veilsum" ]; then shift 2; exec {python} {traced} "$@"; fi'
+    ours = f'if [ "$1 $2 $3" = "-P -m veilsum" ]; then shift 3; exec {python} {traced} "$@"; fi'
     wrapper.write_text(f'#!/bin/sh\n{ours}\nexec {python} "$@"\n', encoding="utf-8")
     wrapper.chmod(0o700)
     return wrapper
