@@ -33,6 +33,7 @@ class AbortReason(enum.Enum):
     WRONG_SESSION = "message belongs to another session"
     WRONG_ROUND = "message belongs to another round or attempt"
     WRONG_RECEIVER = "message is addressed to another party"
+    WRONG_SENDER = "message is carried by another than its sender"
     WRONG_VERSION = "protocol versions differ"
     WRONG_CONFIG = "configurations differ"
     WRONG_ROSTER = "rosters differ"

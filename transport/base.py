@@ -3,7 +3,7 @@
 A `Link` carries single datagrams, at most once or several times, in any order: an MQTT connection or a
 table in memory. A `Transport` carries whole messages of any size, exactly once and in order per sender, or
 raises a typed error. `veilsum.transport.reliable` builds the second from the first. Payloads are opaque
-bytes, and the name of a sender is a hint until the caller's own sealing has confirmed it.
+bytes, and the name of a sender is as true as the `LineCrypto` that the caller hands in: all keys are its business.
 
 A role process is given a `TransportFactory`: from a `ConnectionRequest` it makes a `RoleTransport`, over which
 parties also tell everybody how they are.
@@ -20,11 +20,55 @@ from typing import Protocol, Self, TypeAlias
 Address: TypeAlias = str
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-SealChunk: TypeAlias = Callable[[Address, bytes, Buffer], Buffer]
-"""`seal_chunk(receiver, header, data)`: bytes that only `receiver` opens, and only with the same `header`."""
 
-OpenChunk: TypeAlias = Callable[[Address, bytes, Buffer], Buffer | None]
-"""`open_chunk(sender, header, sealed)`: the data, or None unless `sender` sealed it for us with `header`."""
+class LineSeal(Protocol):
+    """The keys of one line at one end."""
+
+    @property
+    def id(self) -> bytes:
+        """What both ends call the line: 16 bytes that no other line has."""
+
+    def seal(self, number: int, data: Buffer, header: bytes) -> bytes:
+        """Bytes that only the other end opens, and only with this number and header."""
+
+    def open(self, number: int, sealed: Buffer, header: bytes) -> Buffer | None:
+        """The data, or None unless the other end sealed exactly this."""
+
+
+class Opening(Protocol):
+    """An `open` of ours that waits for its `accept`."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    def accepted(self, body: bytes) -> tuple[LineSeal, bytes] | None:
+        """The line and the content of its `confirm`, or None unless the receiver answered this very `open`."""
+
+
+class Acceptance(Protocol):
+    """An `accept` of ours, and its line, which nobody has confirmed yet."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def seal(self) -> LineSeal: ...
+
+    def is_confirmed_by(self, content: Buffer) -> bool:
+        """Whether the opener vouches for this very line."""
+
+
+class LineCrypto(Protocol):
+    """Handshakes of one party. What it draws is fresh for each of them, so no line is made twice."""
+
+    def knows(self, address: Address) -> bool:
+        """Whether there is another party of this name; nothing is kept for any other name."""
+
+    def open_line(self, receiver: Address) -> Opening:
+        """A new handshake."""
+
+    def accept_line(self, sender: Address, body: bytes) -> Acceptance | None:
+        """The answer to an `open`, or None unless `sender` made it for us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +165,7 @@ class ConnectionRequest:
     federation: str
     address: Address
     life: bytes
-    seal_chunk: SealChunk = field(repr=False)
-    open_chunk: OpenChunk = field(repr=False)
+    crypto: LineCrypto = field(repr=False)
     on_gone: Callable[[Address], None] = field(repr=False)
     connect_within_s: float
 

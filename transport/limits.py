@@ -5,10 +5,11 @@ Implements specs/transport.md, section 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from veilsum.transport.errors import BadSetting
 from veilsum.transport.framing.datagrams import MOST_CHUNKS
+from veilsum.transport.lines.line import LineLimits
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -32,6 +33,7 @@ class Limits:
     longest_timeout_s: float = 5.0
     ack_delay_s: float = 0.02
     idle_s: float = 900.0
+    lines: LineLimits = field(default_factory=LineLimits)
 
     def __post_init__(self) -> None:
         for name in ("chunk_bytes", "window_bytes", "max_message_bytes", "most_open_messages"):

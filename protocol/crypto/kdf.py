@@ -53,7 +53,6 @@ class Purpose(enum.Enum):
     EPOCH_SHARE = "epoch-share"
     EPOCH_BIAS = "epoch-bias"
     MODEL_HASH = "model-hash"
-    CHANNEL = "channel"
     SUM_TAG = "sum-tag"
 
 

@@ -35,7 +35,10 @@ _LARGEST_NUMBER = 2**53 - 1
 
 @dataclass(frozen=True)
 class Status:
-    """`life` and `number` order the statuses of one party; `late` are those who have not acknowledged us."""
+    """`life` and `number` order the statuses of one party; `late` are those who have not acknowledged us.
+
+    A life is told by the milliseconds of its start by the party's own clock: a lost disk does not put them back.
+    """
 
     party: str
     role: str

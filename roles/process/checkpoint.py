@@ -13,8 +13,7 @@ The last three checkpoints and what belongs to them are kept. A newest one that 
 warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
 have said so. One lost file can at most have opened a round; two can have opened it and uploaded in it, so after two
 the next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
-for ever, damaged or not; the process takes it as the number of its life, so no sequence number of an earlier life
-is used again.
+for ever, damaged or not.
 
 No key, mask or seed is ever in a checkpoint. The model is not public either, and with a defence the party's learner
 keeps `defence.state`, with its key, in the same folder (roles/learning/defences/keeping.py): the folder is closed to
@@ -40,14 +39,14 @@ import numpy as np
 
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.identifiers import PartyId, require_party_id
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.participation import Given, ParticipationRecord, Spent
 from veilsum.roles.federation.private_files import make_private_folder, replace_private_file
 from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
 _FORMAT = "veilsum checkpoint"
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
 _PART_NAME = re.compile(r"(model|memory)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 _LONGEST_FILE = 64 * 1024 * 1024
@@ -68,10 +67,9 @@ class CheckpointError(LocalProtocolError):
 
 @dataclass
 class Saved:
-    """What was found on disk: the state, who saw what last, and what had to be passed over."""
+    """What was found on disk: the state, and what had to be passed over."""
 
     state: PersistentState
-    seen: dict[PartyId, int]
     passed_over: list[str] = field(default_factory=list)
 
 
@@ -109,7 +107,7 @@ class StateFolder:
 
     @property
     def next_life(self) -> int:
-        """A number that no earlier process of this folder has used for its life."""
+        """The number of this start: more than that of any checkpoint here."""
         return self._serial + 1
 
     def exists(self) -> bool:
@@ -141,13 +139,13 @@ class StateFolder:
             "restore the folder from a backup, or start again with --fresh",
         )
 
-    def save(self, state: PersistentState, seen: Mapping[PartyId, int] | None = None) -> None:
+    def save(self, state: PersistentState) -> None:
         """Make the state durable; returns only when it is on disk."""
         serial = self._serial + 1
         path = self.folder / f"checkpoint-{serial:012}.json"
         try:
             self._save_parts(state)
-            replace_private_file(path, _encode(self._fields(serial, state, seen or {})))
+            replace_private_file(path, _encode(self._fields(serial, state)))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CheckpointError(
@@ -186,7 +184,7 @@ class StateFolder:
             replace_private_file(self.folder / name, content)
             self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
 
-    def _fields(self, serial: int, state: PersistentState, seen: Mapping[PartyId, int]) -> dict[str, Any]:
+    def _fields(self, serial: int, state: PersistentState) -> dict[str, Any]:
         return {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,
@@ -199,7 +197,6 @@ class StateFolder:
             "stated": _packed_statement(state.record.stated),
             "given": _packed_updates(state.record.given),
             "cohorts": [sorted(cohort) for cohort in state.record.cohorts],
-            "seen": dict(seen),
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
         }
 
@@ -229,8 +226,7 @@ class StateFolder:
         self._parts = {kind: (values[kind], part) for kind, part in parts.items()}
         memory = {rounds_done: values["memory"]} if "memory" in values else {}
         return Saved(
-            PersistentState(rounds_done, values.get("model"), record, fields["attempt"], memory=memory),
-            {require_party_id(name): int(number) for name, number in fields["seen"].items()},
+            PersistentState(rounds_done, values.get("model"), record, fields["attempt"], memory=memory)
         )
 
     def _files(self) -> Iterator[tuple[int, Path]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,7 +60,7 @@ T = TypeVar("T")
 class Checkpoints(Protocol):
     """Whoever makes a state durable."""
 
-    def save(self, state: PersistentState, seen: Mapping[PartyId, int]) -> None: ...
+    def save(self, state: PersistentState) -> None: ...
 
 
 @dataclass
@@ -145,7 +145,7 @@ class Driver:
                     self._foreign.read,
                     MESSAGE,
                     received.sender_hint,
-                    partial(self.codec.open, received.payload),
+                    partial(self.codec.open, received.sender_hint, received.payload),
                 )
                 opened = await self._maybe_aside(len(received.payload), read)
                 if opened is None:
@@ -205,7 +205,7 @@ class Driver:
                     self._begin(self._train(action))
 
     async def _keep(self, state: PersistentState) -> None:
-        save = partial(self.checkpoints.save, state, dict(self.codec.seen))
+        save = partial(self.checkpoints.save, state)
         await asyncio.get_running_loop().run_in_executor(self.disk, save)
 
     async def _tell(self, event: Event) -> None:

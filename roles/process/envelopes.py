@@ -2,8 +2,8 @@
 
 Everything a machine sends leaves here under the party's signature with a sequence number, and nothing reaches a machine
 whose signature, roster, configuration and receiver are not right. Sessions, rounds and phases are the machine's own to
-check. A sequence number is never used twice, not even after a restart: its upper half counts the party's lives.
-What a party has seen before its restart it refuses by number: `seen` is kept with its checkpoints.
+check. The upper half of a sequence number names this start of the party, so that numbers may begin at zero with each
+and nothing has to be on disk. A message is taken only from the party that signed it: nobody carries another's.
 
 Implements specs/wire-format.md, section 3.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity
@@ -30,33 +30,19 @@ from veilsum.protocol.wire.envelope import (
 )
 from veilsum.protocol.wire.header import Header
 from veilsum.protocol.wire.messages import Message
-from veilsum.protocol.wire.replay import ReplayWindow
-
-LIVES_SHIFT = 32
+from veilsum.protocol.wire.replay import START_SHIFT, ReplayWindow
 
 
 class EnvelopeCodec:
-    def __init__(
-        self,
-        me: Identity,
-        roster: Roster,
-        config_hash: bytes,
-        life: int = 0,
-        seen: Mapping[PartyId, int] | None = None,
-    ) -> None:
+    """`start` tells this start of the party from all others: 32 random bits, or in a simulation its number."""
+
+    def __init__(self, me: Identity, roster: Roster, config_hash: bytes, start: int = 0) -> None:
         self._me = me
         self._roster = roster
         self._config_hash = config_hash
-        self._first = life << LIVES_SHIFT
+        self._first = start << START_SHIFT
         self._sent: Counter[PartyId] = Counter()
         self._replays = ReplayWindow()
-        self._seen_before = dict(seen or {})
-        self._seen = dict(self._seen_before)
-
-    @property
-    def seen(self) -> Mapping[PartyId, int]:
-        """The highest sequence number of each sender, over all lives."""
-        return self._seen
 
     def seal(self, receivers: Sequence[PartyId], message: Message, phase: str) -> list[Envelope]:
         """One envelope for each receiver; the message itself is encoded and hashed once."""
@@ -76,9 +62,18 @@ class EnvelopeCodec:
         self._sent[receiver] += 1
         return sign_envelope(header, body, self._me.signing)
 
-    def open(self, data: Buffer) -> tuple[PartyId, Message]:
-        """The verified sender and message; `Rejection` before the sender is proven, else blame with its name."""
-        return self.open_envelope(decode_envelope(data))
+    def open(self, carrier: str, data: Buffer) -> tuple[PartyId, Message]:
+        """The verified sender and message; `Rejection` before the sender is proven, else blame with its name.
+
+        `carrier` is the party from whose line the bytes came.
+        """
+        envelope = decode_envelope(data)
+        if envelope.header.sender != carrier:
+            raise Rejection(
+                AbortReason.WRONG_SENDER,
+                f"{carrier} carries a message in the name of {envelope.header.sender}",
+            )
+        return self.open_envelope(envelope)
 
     def open_envelope(self, envelope: Envelope) -> tuple[PartyId, Message]:
         header = envelope.header
@@ -92,10 +87,7 @@ class EnvelopeCodec:
         message = open_envelope(envelope, identity.verify_key, expected)
         if identity.name == self._me.name:
             raise RemoteProtocolError(identity.name, AbortReason.REPLAY, "our own message came back")
-        if header.sequence <= self._seen_before.get(identity.name, -1):
-            raise Rejection(AbortReason.REPLAY, f"{identity.name} sent this before we were restarted")
         self._replays.admit(identity.name, header.sequence, envelope.digest)
-        self._seen[identity.name] = max(header.sequence, self._seen.get(identity.name, -1))
         return identity.name, message
 
 

@@ -23,7 +23,7 @@ from veilsum.protocol.numbers.model import Model
 
 @dataclass
 class PersistentState:
-    """`attempt` is the first number not yet used in the round that is next; `life` counts the party's starts.
+    """`attempt` is the first number not yet used in the round that is next; `life` counts starts.
 
     `memory` is what a server's optimiser knew at the beginning of a round, by round.
     """

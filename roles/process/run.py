@@ -4,8 +4,7 @@
 
 A role draws its randomness from the operating system and refuses keys of simulations. torch is loaded by
 participants that train, and by a server only to perturb the model or to step with one of torch's optimisers. The
-state folder is locked for as long as the process lives, and a checkpoint with a new life is on disk before the first
-message leaves.
+state folder is locked for as long as the process lives, and a checkpoint is on disk before the first message leaves.
 
 Implements specs/guide.md, section 7.
 """
@@ -34,9 +33,9 @@ from veilsum.roles.learning.equipment import equipment_notes
 from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
-from veilsum.roles.process.channels import Channels
+from veilsum.roles.process.channels import IdentityLines
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
-from veilsum.roles.process.clock import monotonic
+from veilsum.roles.process.clock import date, monotonic
 from veilsum.roles.process.context import (
     RoleContext,
     RoleOptions,
@@ -126,9 +125,9 @@ def _run(
     if holds_model(scheme, context.name):
         state.model = first
     state.life = checkpoints.next_life
-    seen = saved.seen if saved is not None else {}
-    checkpoints.save(state, seen)
-    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, state.life, seen)
+    checkpoints.save(state)
+    start = int.from_bytes(require_real_entropy(system_entropy)(4), "big")
+    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, start)
     equipment = make_equipment(context, rules.parameters, learner)
     warnings = (
         *starting_warnings(scheme, rules.parameters),
@@ -214,15 +213,12 @@ class RoleProcess:
 
     def _transport(self) -> RoleTransport:
         context, random = self.context, require_real_entropy(system_entropy)
-        life = random(LIFE_BYTES)
         federation = context.loaded.federation_id
-        channels = Channels(context.identity, self.rules.roster, federation, life, random)
         request = ConnectionRequest(
             federation=federation,
             address=context.name,
-            life=life,
-            seal_chunk=channels.seal_chunk,
-            open_chunk=channels.open_chunk,
+            life=random(LIFE_BYTES),
+            crypto=IdentityLines(context.identity, self.rules.roster, federation, random),
             on_gone=self._hear_will,
             connect_within_s=self.rules.timing.patience_s,
         )
@@ -275,13 +271,14 @@ class RoleProcess:
 
     async def _tell_status(self, transport: RoleTransport, driver: Driver) -> None:
         identity, number = self.context.identity, 0
+        started_ms = int(date() * 1000)
         while True:
             number += 1
             tally = driver.tally
             status = Status(
                 party=identity.name,
                 role=identity.role.value,
-                life=self.state.life,
+                life=started_ms,
                 number=number,
                 round=self.state.rounds_done,
                 rounds=self.rules.rounds,

@@ -1,7 +1,7 @@
 """Reliable sealed transfer over a broker against a bare publisher on the same broker.
 
 Both ends of each transfer run in one process on one event loop: our transport, with framing and
-AES-256-GCM, against a bare aiomqtt QoS 1 publisher with chunks of 1 MiB and a subscriber that joins them,
+the lines of real parties, against a bare aiomqtt QoS 1 publisher with chunks of 1 MiB and a subscriber that joins them,
 which checks nothing. The clock starts when both ends are connected and stops when the receiver holds the
 payload in one piece. The two take turns, and each turn of one is compared with the next turn of the other,
 so that bursts of other work on the machine disturb both alike; the median of these ratios is the figure.
@@ -12,14 +12,15 @@ Implements specs/transport.md, section 10.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import statistics
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.signing import SigningKey
+from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.process.channels import IdentityLines
 from veilsum.transport.base import ConnectionRequest
 from veilsum.transport.framing.datagrams import LIFE_BYTES
 from veilsum.transport.limits import MIB
@@ -27,13 +28,9 @@ from veilsum.transport.mqtt.broker_address import BrokerAddress
 from veilsum.transport.mqtt.transport import MqttTransport
 from veilsum.transport.mqtt.yardstick import raw_publish
 
-if TYPE_CHECKING:
-    from veilsum.transport.base import Address, Buffer
-
 CONTESTS = 11
 PATIENCE_S = 300.0
 CONNECT_WITHIN_S = 60.0
-_NONCE_BYTES = 12
 
 
 class MqttFigures(TypedDict):
@@ -46,40 +43,18 @@ class MqttFigures(TypedDict):
     goodput_over_raw: float
 
 
-class _DirectionalSeal:
-    """AES-256-GCM between two parties, with a fresh key per direction; headers never repeat, so nonces do not."""
-
-    def __init__(self, keys: dict[tuple[Address, Address], bytes], me: Address) -> None:
-        self._ciphers = {pair: AESGCM(key) for pair, key in keys.items()}
-        self._me = me
-
-    def seal(self, receiver: Address, header: bytes, data: Buffer) -> bytes:
-        return self._ciphers[self._me, receiver].encrypt(_nonce(header), data, header)
-
-    def open(self, sender: Address, header: bytes, sealed: Buffer) -> bytes | None:
-        try:
-            return self._ciphers[sender, self._me].decrypt(_nonce(header), sealed, header)
-        except InvalidTag:
-            return None
-
-
-def _nonce(header: bytes) -> bytes:
-    return hashlib.sha256(header).digest()[:_NONCE_BYTES]
-
-
 async def _our_seconds(broker: BrokerAddress, payload: bytes) -> float:
-    pairs = (("sender", "receiver"), ("receiver", "sender"))
-    keys = {pair: AESGCM.generate_key(256) for pair in pairs}
     federation = os.urandom(16).hex()
-    seals = {name: _DirectionalSeal(keys, name) for name in ("sender", "receiver")}
+    names = ("sender", "receiver")
+    ends = {name: Identity(PartyId(name), Role.CLIENT, SigningKey.generate(os.urandom)) for name in names}
+    roster = Roster(1, tuple(end.public for end in ends.values()))
 
     def transport(name: str) -> MqttTransport:
         request = ConnectionRequest(
             federation=federation,
             address=name,
             life=os.urandom(LIFE_BYTES),
-            seal_chunk=seals[name].seal,
-            open_chunk=seals[name].open,
+            crypto=IdentityLines(ends[name], roster, federation, os.urandom),
             on_gone=lambda _: None,
             connect_within_s=CONNECT_WITHIN_S,
         )

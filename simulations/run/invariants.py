@@ -4,6 +4,7 @@
     I4  a holder releases one kind of share for one party, and in two attempts of a round for one survivor list only
     I5  an attempt has one upload of each party
     I6  committed rounds never regress
+    I9  no key seals two boxes under one nonce
 
 What a party must remember is durable before it acts, by a decision about this very attempt:
 
@@ -23,10 +24,12 @@ Implements specs/threat-model.md, section 6.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeAlias
 
 import numpy as np
 
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
@@ -46,6 +49,27 @@ class InvariantViolated(LocalProtocolError):
     def __init__(self, name: str, detail: str) -> None:
         self.name = name
         super().__init__(f"{name}: {detail}")
+
+
+class SealRecorder:
+    """I9, where boxes are sealed: a watcher for `watch_seals`. It never raises there, for a machine would handle it."""
+
+    def __init__(self) -> None:
+        self._used: set[bytes] = set()
+        self._repeated = 0
+
+    def __call__(self, key: Secret, nonce: bytes) -> None:
+        use = hashlib.sha256(key.reveal() + nonce).digest()
+        self._repeated += use in self._used
+        self._used.add(use)
+
+    def __len__(self) -> int:
+        """How many boxes were sealed, each under a key and nonce of its own."""
+        return len(self._used)
+
+    def require_once(self) -> None:
+        if self._repeated:
+            raise InvariantViolated("I9", f"{self._repeated} boxes have the key and nonce of another")
 
 
 class DecisionLog:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.crypto.aead import watch_seals
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.carried import Carried
@@ -32,7 +33,7 @@ from veilsum.roles.learning.training.compare import mean_metrics, train_central,
 from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.federation import Federation
-from veilsum.simulations.run.invariants import InvariantMonitor
+from veilsum.simulations.run.invariants import InvariantMonitor, SealRecorder
 from veilsum.simulations.run.record import Recorder, RoundRecord
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Faults
@@ -236,7 +237,10 @@ def _run(
     told = [InvariantMonitor(), recorder, *([RoundProgress(shown)] if progress else [])]
     simulation = Simulation(federation, faults, lost, Observers(told), engine=engine)
     started = time.monotonic()
-    simulation.run()
+    seals = SealRecorder()
+    with watch_seals(seals):
+        simulation.run()
+    seals.require_once()
     shown.close()
     ended = simulation.server.ended
     failed = ended if isinstance(ended, RunFailed) else None

@@ -7,6 +7,7 @@
     I5  a mask key is used in one attempt only, once by each job, and an attempt has one upload of each party
     I6  committed rounds never regress
     I7  every wait has a deadline that lies ahead, and whoever ends says how
+    I9  no key seals two boxes under one nonce
 
 What a party did that the test itself made lie is not held against it; what its lies made others do is.
 A liar's own vector cannot be told from an honest one where it travels in the clear: there the sum of a set
@@ -50,6 +51,7 @@ def _violations(table: Table) -> Iterator[InvariantViolated]:
     yield from _share_violations(table)
     yield from _key_violations(table)
     yield from _waiting_violations(table)
+    yield from _seal_violations(table)
 
 
 def _watched_violations(table: Table) -> Iterator[InvariantViolated]:
@@ -141,6 +143,13 @@ def _key_violations(table: Table) -> Iterator[InvariantViolated]:
         if (use.job, use.key) in jobs:
             yield InvariantViolated("I5", f"{use.party} uses one mask key twice in one vector")
         jobs.add((use.job, use.key))
+
+
+def _seal_violations(table: Table) -> Iterator[InvariantViolated]:
+    try:
+        table.trace.seals.require_once()
+    except InvariantViolated as violation:
+        yield violation
 
 
 def _waiting_violations(table: Table) -> Iterator[InvariantViolated]:

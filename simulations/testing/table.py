@@ -17,12 +17,14 @@ Implements specs/testing.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 from veilsum.protocol.agreed.parameters import Timing
+from veilsum.protocol.crypto.aead import watch_seals
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import TrainingRequested, WorkRequested
@@ -102,6 +104,7 @@ class Table:
         self.disks = {name: PersistentState(0, federation.initial_model) for name in names}
         self._random = {name: federation.entropy.for_party(name) for name in names}
         self._pumps: dict[PartyId, Pump] = {}
+        self._watches_seals = False
         self.machines: dict[PartyId, ServerMachine | ParticipantMachine] = {}
         for name in names:
             self._boot(name)
@@ -274,7 +277,7 @@ class Table:
         return Stamp() if machine is None else machine.stamp
 
     def _work(self, job: TableJob) -> Any:
-        with self.trace.noting_keys(job.party, job.stamp, job.number):
+        with self.trace.noting_keys(job.party, job.stamp, job.number), self._watching_seals():
             match job.request:
                 case WorkRequested() as work:
                     return work.job()
@@ -305,6 +308,10 @@ class Table:
         self._perform(name, self._pumps[name].take(step, self.now))
 
     def _perform(self, name: PartyId, actions: Iterable[Action], fed: InFlight | None = None) -> None:
+        with self._watching_seals():
+            self._perform_each(name, actions, fed)
+
+    def _perform_each(self, name: PartyId, actions: Iterable[Action], fed: InFlight | None) -> None:
         pump = self._pumps[name]
         for action in actions:
             if name in self.crashed or self._pumps[name] is not pump:
@@ -326,6 +333,19 @@ class Table:
                     self.jobs.append(job)
                     if self.inline:
                         self.run_job(job)
+
+    @contextmanager
+    def _watching_seals(self) -> Iterator[None]:
+        """Note what is sealed, once: work that a machine asked for may be done while its answer is performed."""
+        if self._watches_seals:
+            yield
+            return
+        self._watches_seals = True
+        try:
+            with watch_seals(self.trace.seals):
+                yield
+        finally:
+            self._watches_seals = False
 
     def _send(self, name: PartyId, receiver: PartyId, message: Message) -> None:
         if name in self.crashed:

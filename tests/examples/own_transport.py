@@ -80,7 +80,7 @@ class SocketTransport(FramedTransport):
 
     def __init__(self, folder: Path, request: ConnectionRequest) -> None:
         self._sockets = SocketLink(folder, request.address)
-        endpoint = Endpoint(request.address, request.life, None, request.seal_chunk, request.open_chunk)
+        endpoint = Endpoint(request.address, request.life, crypto=request.crypto)
         super().__init__(self._sockets, endpoint, request.on_gone)
 
     async def publish_status(self, status: bytes) -> None:

@@ -23,10 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilsum.protocol.crypto.agreement import AgreementKey
-from veilsum.protocol.crypto.boxes import Channel, open_box, seal_box
+from veilsum.protocol.crypto.boxes import open_box, seal_box
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
 from veilsum.protocol.crypto.linear_tag import LinearTags, group_key_id
+from veilsum.protocol.crypto.lines import LineKeys
 from veilsum.protocol.crypto.sealing import RsaPrivateKey, open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey, verify_signature
@@ -106,7 +107,7 @@ HOLDERS: dict[str, Callable[[bytes], object]] = {
     "derived key": lambda secret: derive_key(Secret(secret), Purpose.SEAL, CONTEXT),
     "signing key": lambda secret: SigningKey.from_private(Secret(secret)),
     "agreement key": lambda secret: AgreementKey.from_private(Secret(secret)),
-    "channel": lambda secret: Channel(Secret(secret), bytes(32), PartyId("alice"), PartyId("bob")),
+    "line": lambda secret: LineKeys(Secret(secret), bytes(32), PartyId("alice"), PartyId("bob")),
     "identity": lambda secret: Identity(
         PartyId("alice"), Role.CLIENT, SigningKey.from_private(Secret(secret))
     ),
@@ -155,13 +156,13 @@ def failures(secret: bytes) -> dict[str, Callable[[], object]]:
     """Operations that fail while they hold the secret."""
     hidden = Secret(secret)
     box = seal_box(hidden, b"content", b"header")
-    channel = Channel(hidden, bytes(32), PartyId("alice"), PartyId("bob"))
-    channel.seal(0, b"content", b"")
+    line = LineKeys(hidden, bytes(32), PartyId("alice"), PartyId("bob"))
+    line.seal(0, b"content", b"")
     signing, agreement = SigningKey.from_private(hidden), AgreementKey.from_private(hidden)
     return {
         "open a box": lambda: open_box(hidden, box, b"other header"),
-        "open a channel box": lambda: channel.open(0, box, b""),
-        "seal a spent number": lambda: channel.seal(0, b"", b""),
+        "open a box of a line": lambda: line.open(0, box, b""),
+        "seal a spent number": lambda: line.seal(0, b"", b""),
         "open a seal": lambda: open_sealed(rsa_key(), bytes(384), bytes(32)),
         "agree with oneself": lambda: agreement.agree(agreement.public),
         "agree on a low order": lambda: agreement.agree(bytes(32)),
@@ -192,7 +193,7 @@ def test_no_failure_shows_the_secret_at_hand(failure: str, secret: bytes) -> Non
 
 
 @pytest.mark.parametrize(
-    "failure", ["open a box", "open a channel box", "open a seal", "agree on a low order", "verify"]
+    "failure", ["open a box", "open a box of a line", "open a seal", "agree on a low order", "verify"]
 )
 def test_refusing_remote_input_leaves_no_secret_in_local_variables(failure: str) -> None:
     """When a stranger's bytes are refused, even a traceback that prints local variables is clean."""

@@ -21,9 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from tests.support.tables.line_handshake import line_case
 from veilsum.protocol.crypto.agreement import AgreementKey
-from veilsum.protocol.crypto.boxes import Channel, seal_box
+from veilsum.protocol.crypto.boxes import seal_box
 from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
+from veilsum.protocol.crypto.lines import LineEnds
 from veilsum.protocol.crypto.sealing import RsaPrivateKey, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey
@@ -43,7 +45,7 @@ def build() -> dict[str, Json]:
         **_signing(),
         **_agreement(),
         **_boxes(),
-        **_channels(),
+        **_lines(),
         **_sealing(_sealing_keys()),
     }
 
@@ -259,30 +261,51 @@ def _boxes() -> dict[str, Json]:
     }
 
 
-def _channels() -> dict[str, Json]:
-    shared, session = _fixed("channel secret"), _fixed("session")
-    ends = {"shared": shared.hex(), "session": session.hex(), "sender": "alice", "receiver": "bob"}
-    associated, text = _fixed("channel header"), _fixed("channel content", 48)
-    channel = Channel(Secret(shared), session, PartyId("alice"), PartyId("bob"))
-    cases = [
-        {
-            **ends,
-            "sequence": sequence,
-            "associated": associated.hex(),
-            "plaintext": text.hex(),
-            "box": channel.seal(sequence, text, associated).hex(),
-        }
-        for sequence in (0, 1, 2**64 - 1)
-    ]
-    good = {name: value for name, value in cases[1].items() if name != "plaintext"}
+def _lines() -> dict[str, Json]:
+    good = line_case("first", _fixed)
+    other = line_case("second", _fixed)
+    opened, accepted = bytes.fromhex(good["open"]), bytes.fromhex(good["accept"])
+    ends = LineEnds(b"federation", PartyId("alice"), PartyId("bob"))
+    low_order = opened[:16] + bytes(32)
+    low_order += SigningKey.from_private(Secret(_fixed("opener signs"))).sign(
+        "line-open", ends.open_digest(low_order)
+    )
+
+    def bad(operation: str, error: str, *changes: Json) -> Json:
+        return _bad(operation, error, [{**good, **change} for change in changes])
+
+    swapped = {"opener": "bob", "accepter": "alice"}
     return {
-        "channel": _file("channel", cases),
-        "channel_bad_direction": _bad(
-            "channel_open", "BAD_SEAL", [{**good, "sender": "bob", "receiver": "alice"}]
+        "line": _file("line", [good, other]),
+        "line_bad_open": bad(
+            "line_accept",
+            "BAD_SIGNATURE",
+            swapped,
+            {"federation": b"another".hex()},
+            {"accepter": "carol"},
+            {"open": opened[:16].hex() + other["open"][32:96] + opened[48:].hex()},
+            {"open": other["open"][:32] + opened[16:].hex()},
+            {"open": _flip(opened, 100).hex()},
         ),
-        "channel_bad_sequence": _bad("channel_open", "BAD_SEAL", [{**good, "sequence": 2}]),
-        "channel_bad_session": _bad(
-            "channel_open", "BAD_SEAL", [{**good, "session": _fixed("another session").hex()}]
+        "line_bad_open_key": bad("line_accept", "BAD_KEY", {"open": low_order.hex()}),
+        "line_bad_open_length": bad("line_accept", "BAD_ENCODING", {"open": opened[:-1].hex()}, {"open": ""}),
+        "line_bad_accept": bad(
+            "line_accepted",
+            "BAD_SIGNATURE",
+            {"accept": accepted[:16].hex() + other["accept"][32:]},
+            {"accept": accepted[:16].hex() + opened[:48].hex() + opened[48:].hex()},
+            {"accept": _flip(accepted, 20).hex()},
+            {"accepter": "carol"},
+        ),
+        "line_bad_accept_replay": bad("line_accepted", "REPLAY", {"accept": other["accept"]}),
+        "line_bad_confirm": bad(
+            "line_confirmed",
+            "BAD_SIGNATURE",
+            {"confirm": other["confirm"]},
+            {"confirm": accepted[-64:].hex()},
+        ),
+        "line_bad_box": bad(
+            "line_open", "BAD_SEAL", swapped, {"number": 8}, {"transcript": other["transcript"]}
         ),
     }
 

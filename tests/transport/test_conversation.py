@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tests.support.brokers.broker import BrokerProcess, any_broker
-from tests.support.tables.sealed_party import mqtt_party, seals
+from tests.support.tables.sealed_party import lines_of, mqtt_party
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import Closed, Unreachable
 from veilsum.transport.framing.endpoint import Endpoint
@@ -141,7 +141,7 @@ class MemoryConversation(Conversation):
 
     def make_transport(self, name: str) -> Transport:
         self.lives += 1
-        endpoint = Endpoint(name, self.lives.to_bytes(8, "big"), SMALL, *seals(name))
+        endpoint = Endpoint(name, self.lives.to_bytes(8, "big"), SMALL, lines_of(name))
         return FramedTransport(self.switchboard.link(name), endpoint)
 
     def interrupt_links(self) -> None:

@@ -1,68 +1,48 @@
-"""The bytes of the three datagrams: chunk, probe and acknowledgement.
+"""The fields of the three datagrams of framing: chunk, probe and acknowledgement.
 
-Every datagram is a header in clear followed by a sealed body. The header, extended by the names of sender
-and receiver, is the associated data of the seal, so that a datagram opens only unchanged, at the address it
-was made for. All integers are big-endian.
+Every datagram begins as `veilsum.transport.lines.datagrams` says; then come these fields in clear and the box. All of
+it is associated data of the box, so that a datagram opens only unchanged. All integers are big-endian.
 
-    head    magic (3) kind (1) from_life (8) to_life (8) invitation (8) datagram_number (8)
-    chunk   head message (8) floor (8) total (8) chunk_size (4) index (4); body: data
-    probe   head floor (8); body: empty
-    ack     head; body: delivered_below (8) room (8) max_message (8), then per message that is not yet
-            delivered: id (8) length (2) bitmap
+    chunk   life (8) number (8) message (8) floor (8) total (8) chunk_size (4) index (4); box: data
+    probe   life (8) number (8) floor (8); box: empty
+    ack     life (8) number (8) answered (8); box: delivered_below (8) room (8) max_message (8), then per
+            message that is not yet delivered: id (8) length (2) bitmap
 
-A life is the nonce of one start of a party. An invitation is a number that a receiver's life gives out with
-every acknowledgement and that a sender's life echoes; see `veilsum.transport.framing.endpoint` for what they are
-good for.
+A life is the nonce of one start of a party, and numbers grow through it; see `veilsum.transport.framing.endpoint` for
+what they are good for.
 
 Implements specs/transport.md, section 4.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:
-    from veilsum.transport.base import Address, Buffer
+from veilsum.transport.lines.datagrams import ACK, CHUNK, HEAD_BYTES, PROBE
 
-MAGIC = b"VS1"
+if TYPE_CHECKING:
+    from veilsum.transport.base import Buffer
+
 LIFE_BYTES = 8
 NO_LIFE = bytes(LIFE_BYTES)
 MOST_CHUNKS = 1 << 16
 
-_CHUNK, _PROBE, _ACK = 1, 2, 3
-_HEAD = struct.Struct(">3sB8s8sQQ")
-_CHUNK_TAIL = struct.Struct(">QQQII")
-_PROBE_TAIL = struct.Struct(">Q")
+_CHUNK_FIELDS = struct.Struct(">8sQQQQII")
+_PROBE_FIELDS = struct.Struct(">8sQQ")
+_ACK_FIELDS = struct.Struct(">8sQQ")
 _ACK_BODY = struct.Struct(">QQQ")
 _ACK_ENTRY = struct.Struct(">QH")
-_CHECKSUM_BYTES = 16
-
-LONGEST_HEADER = _HEAD.size + _CHUNK_TAIL.size
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What every datagram says first: between which lives it travels, and its number."""
-
-    from_life: bytes
-    to_life: bytes
-    invitation: int
-    datagram_number: int
-
-    def pack(self, kind: int) -> bytes:
-        return _HEAD.pack(MAGIC, kind, self.from_life, self.to_life, self.invitation, self.datagram_number)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Which piece of which message a datagram carries; messages below `floor` are of no more interest."""
 
-    head: Head
+    life: bytes
+    number: int
     message: int
     floor: int
     total: int
@@ -78,30 +58,34 @@ class Chunk:
         """How long the opened body must be."""
         return min(self.chunk_size, self.total - self.index * self.chunk_size)
 
-    def header(self) -> bytes:
-        tail = _CHUNK_TAIL.pack(self.message, self.floor, self.total, self.chunk_size, self.index)
-        return self.head.pack(_CHUNK) + tail
+    def fields(self) -> bytes:
+        return _CHUNK_FIELDS.pack(
+            self.life, self.number, self.message, self.floor, self.total, self.chunk_size, self.index
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question: who are you, and what have you got?"""
+    """A question: what have you got?"""
 
-    head: Head
+    life: bytes
+    number: int
     floor: int
 
-    def header(self) -> bytes:
-        return self.head.pack(_PROBE) + _PROBE_TAIL.pack(self.floor)
+    def fields(self) -> bytes:
+        return _PROBE_FIELDS.pack(self.life, self.number, self.floor)
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """What the receiver has got at the moment; `head.datagram_number` is that of the datagram it answers."""
+    """What the receiver has got at the moment; `answered` is the number of the datagram that it answers."""
 
-    head: Head
+    life: bytes
+    number: int
+    answered: int
 
-    def header(self) -> bytes:
-        return self.head.pack(_ACK)
+    def fields(self) -> bytes:
+        return _ACK_FIELDS.pack(self.life, self.number, self.answered)
 
 
 Header: TypeAlias = Chunk | Probe | Ack
@@ -148,43 +132,16 @@ def chunk_count(total: int, chunk_size: int) -> int:
     return max(1, -(-total // chunk_size))
 
 
-def parse_header(datagram: memoryview) -> tuple[Header, int] | None:
-    """The header and its length, or None if no datagram of ours begins like this."""
-    if len(datagram) < _HEAD.size:
+def parse_fields(kind: int, datagram: memoryview) -> tuple[Header, int] | None:
+    """The fields, and where the box begins, or None if no datagram of this kind is like this."""
+    layout = {CHUNK: _CHUNK_FIELDS, PROBE: _PROBE_FIELDS, ACK: _ACK_FIELDS}[kind]
+    end = HEAD_BYTES + layout.size
+    if len(datagram) < end:
         return None
-    magic, kind, from_life, to_life, invitation, number = _HEAD.unpack_from(datagram)
-    if magic != MAGIC:
-        return None
-    head = Head(from_life, to_life, invitation, number)
-    if kind == _ACK:
-        return Ack(head), _HEAD.size
-    if kind == _PROBE and len(datagram) >= _HEAD.size + _PROBE_TAIL.size:
-        return Probe(head, *_PROBE_TAIL.unpack_from(datagram, _HEAD.size)), _HEAD.size + _PROBE_TAIL.size
-    if kind == _CHUNK and len(datagram) >= LONGEST_HEADER:
-        chunk = Chunk(head, *_CHUNK_TAIL.unpack_from(datagram, _HEAD.size))
-        if chunk.chunk_size and chunk.index < chunk.count <= MOST_CHUNKS:
-            return chunk, LONGEST_HEADER
-    return None
-
-
-def associated_data(header: bytes, sender: Address, receiver: Address) -> bytes:
-    """The header with both names behind it: what a seal is bound to."""
-    names = [name.encode() for name in (sender, receiver)]
-    return header + b"".join(len(name).to_bytes(2, "big") + name for name in names)
-
-
-def seal_with_checksum(receiver: Address, header: bytes, data: Buffer) -> bytes:  # noqa: ARG001
-    """A seal against damage only, for links that nobody attacks: simulations and tests."""
-    return b"".join((data, _checksum(header, data)))
-
-
-def open_with_checksum(sender: Address, header: bytes, sealed: Buffer) -> memoryview | None:  # noqa: ARG001
-    view = memoryview(sealed)
-    data, checksum = view[:-_CHECKSUM_BYTES], view[-_CHECKSUM_BYTES:]
-    return data if hmac.compare_digest(checksum, _checksum(header, data)) else None
-
-
-def _checksum(header: bytes, data: Buffer) -> bytes:
-    digest = hashlib.sha256(header)
-    digest.update(data)
-    return digest.digest()[:_CHECKSUM_BYTES]
+    values = layout.unpack_from(datagram, HEAD_BYTES)
+    if kind == ACK:
+        return Ack(*values), end
+    if kind == PROBE:
+        return Probe(*values), end
+    chunk = Chunk(*values)
+    return (chunk, end) if chunk.chunk_size and chunk.index < chunk.count <= MOST_CHUNKS else None

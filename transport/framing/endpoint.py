@@ -6,16 +6,13 @@ exactly once, intact and in the order of sending per sender, or its sender gets 
 deadline it named. Why this exists: MQTT's own quality of service is not delivery; brokers drop beyond their
 queue limits, at every level, without a word.
 
-Lives and invitations
-    A party that restarts has forgotten everything, so chunk numbers of different starts must never mix,
-    even when a broker replays what it recorded. Each start draws a nonce, its life. A receiver accepts a
-    chunk only if it names the receiver's present life, which makes every recording from before its start
-    worthless. With each answer the receiver hands out a growing number, the invitation, and chunks repeat
-    the newest one known; since a life that has ended was invited before its successor, an unknown life
-    replaces the present one only with a higher invitation. Chunks of an earlier life that a broker held
-    back are thereby refused for ever. A probe is the question that gets an invitation; it changes nothing
-    at the receiver, so replaying one is harmless. Rejected: ordering lives by wall clock (clocks step back)
-    and a stored counter (a restored backup steps back too).
+Lines and lives
+    Datagrams travel over lines (`veilsum.transport.lines`), each with fresh keys from a handshake, so recordings of
+    an earlier start of either party open nowhere. What a line cannot know is what the application was given: message
+    numbers go on when a line is replaced and begin anew when a party does. So each start draws a nonce, its
+    life, and says it in every datagram. Since lines replace each other only in the order in which they were made, the
+    life that a party names on its newest line is its present one; on an older line no other life is believed.
+    Rejected: ordering lives by wall clock (clocks step back) and a stored counter (a restored backup steps back too).
 
 Acknowledgements
     Each one states in full what the receiver holds, so the newest suffices and none need be repeated. They
@@ -24,7 +21,7 @@ Acknowledgements
     once per life of the receiver; what must survive a restart is for the protocol's own replay protection.
 
 Digests
-    The seal of a chunk is its digest and binds its place in the message: lives, message, total, chunk size
+    The seal of a chunk is its digest and binds its place in the message: life, message, total, chunk size
     and index. Rejected: a SHA-256 over the whole message as well. It proves nothing that the seals do not,
     costs a quarter of the transfer, and what must be attributable is signed over a SHA-256 by the protocol
     above.
@@ -45,22 +42,20 @@ from veilsum.transport.framing.datagrams import (
     NO_LIFE,
     Ack,
     Chunk,
-    Head,
-    Header,
     Probe,
     ReceiverState,
-    associated_data,
-    open_with_checksum,
-    parse_header,
-    seal_with_checksum,
+    parse_fields,
 )
 from veilsum.transport.framing.deadlines import Deadlines
 from veilsum.transport.framing.incoming import Incoming
 from veilsum.transport.framing.outgoing import Outgoing, Payload
 from veilsum.transport.limits import Limits
+from veilsum.transport.lines.book import LineBook
+from veilsum.transport.lines.datagrams import ACCEPT, CONFIRM, OPEN, kind_of_datagram
+from veilsum.transport.lines.plain import PlainCrypto
 
 if TYPE_CHECKING:
-    from veilsum.transport.base import Address, Buffer, OpenChunk, SealChunk
+    from veilsum.transport.base import Address, Buffer, LineCrypto
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +99,8 @@ class Counters:
 class Endpoint:
     """The framing of one life of one party.
 
-    `life` is a fresh nonce of eight bytes. Without `seal_chunk` and `open_chunk` a plain checksum guards
-    each datagram against damage, and nothing guards it against malice.
+    `life` is a fresh nonce of eight bytes. Without `crypto` a plain checksum guards each datagram against damage,
+    and nothing guards it against malice.
     """
 
     def __init__(
@@ -113,8 +108,7 @@ class Endpoint:
         address: Address,
         life: bytes,
         limits: Limits | None = None,
-        seal_chunk: SealChunk = seal_with_checksum,
-        open_chunk: OpenChunk = open_with_checksum,
+        crypto: LineCrypto | None = None,
     ) -> None:
         if len(life) != LIFE_BYTES or life == NO_LIFE:
             raise BadSetting("life", life, f"{LIFE_BYTES} random bytes")
@@ -122,15 +116,16 @@ class Endpoint:
         self.limits = limits or Limits()
         self.counters = Counters()
         self._life = life
-        self._seal = seal_chunk
-        self._open = open_chunk
+        self._lines = LineBook(crypto or PlainCrypto(address, life), self.limits.lines)
         self._chunk_bytes = self.limits.chunk_bytes
         self._outgoing: dict[Address, Outgoing] = {}
         self._incoming: dict[Address, Incoming] = {}
         self._ready: dict[Address, Outgoing] = {}
-        self._acks_due: dict[tuple[Address, bytes], int] = {}
-        self._acks_later: dict[Address, tuple[bytes, int]] = {}
-        self._invitations = 0
+        self._accepts_due: dict[Address, bytes] = {}
+        self._packed: deque[tuple[Address, bytes]] = deque()
+        self._acks_due: dict[Address, int] = {}
+        self._acks_later: dict[Address, int] = {}
+        self._acks_made = 0
         self._deadlines: Deadlines[tuple[str, Address]] = Deadlines()
         self._inbox: deque[Delivered] = deque()
         self._outcomes: deque[Outcome] = deque()
@@ -165,7 +160,7 @@ class Endpoint:
         incoming.release(len(delivered.payload))
         if incoming.starved:
             incoming.starved = False
-            self._acks_due.setdefault((delivered.sender, incoming.life), 0)
+            self._acks_due.setdefault(delivered.sender, 0)
         return delivered
 
     def next_outcome(self) -> Outcome | None:
@@ -196,8 +191,7 @@ class Endpoint:
                     self._outcomes.append(Failed(address, number, error))
                 self._touch(outgoing)
             elif half == "ack":
-                life, number = self._acks_later.pop(address)
-                self._acks_due[address, life] = number
+                self._acks_due[address] = self._acks_later.pop(address)
             elif self._incoming[address].heard_at + self.limits.idle_s <= now:
                 self._incoming[address].forget_partial_messages()
             else:
@@ -217,91 +211,127 @@ class Endpoint:
 
     def next_datagram(self, now: float) -> tuple[Address, bytes] | None:
         """The next datagram to send and its receiver; call until None."""
-        if self._acks_due:
-            sender, life = next(iter(self._acks_due))
-            return sender, self._pack_ack(sender, life, self._acks_due.pop((sender, life)))
-        while self._ready:
-            receiver = next(iter(self._ready))
-            outgoing = self._ready.pop(receiver)
-            item = outgoing.next_datagram(now)
-            self._deadlines.set(("out", receiver), outgoing.next_deadline())
-            if item is not None:
-                self._ready[receiver] = outgoing
-                header, body = (item, b"") if isinstance(item, Probe) else item
-                return receiver, self._pack(receiver, header, body)
-        return None
+        while not self._packed:
+            if self._accepts_due:
+                sender = next(iter(self._accepts_due))
+                self._packed.append((sender, self._accepts_due.pop(sender)))
+            elif self._acks_due:
+                sender = next(iter(self._acks_due))
+                self._pack_ack(sender, self._acks_due.pop(sender))
+            elif self._ready:
+                self._pack_next(next(iter(self._ready)), now)
+            else:
+                return None
+        self.counters.sent += 1
+        return self._packed.popleft()
+
+    def _pack_next(self, receiver: Address, now: float) -> None:
+        """What the turn of a receiver brings: a chunk or a question, or nothing, and then its turn is over."""
+        outgoing = self._ready.pop(receiver)
+        item = outgoing.next_datagram(now)
+        self._deadlines.set(("out", receiver), outgoing.next_deadline())
+        if item is None:
+            return
+        self._ready[receiver] = outgoing
+        if isinstance(item, Probe):
+            packed = self._lines.ask(receiver, item.fields(), now, outgoing.take_timeout())
+        else:
+            packed = self._lines.carry(receiver, item[0].fields(), item[1], now)
+        self._packed.extend((receiver, datagram) for datagram in packed)
 
     def receive_datagram(self, sender: Address, datagram: Buffer, now: float) -> None:
         """Take in one datagram; whatever `sender` did not seal for us is counted and dropped."""
         view = memoryview(datagram)
-        parsed = parse_header(view)
+        kind = kind_of_datagram(view)
+        if kind is None:
+            self.counters.malformed += 1
+        elif kind in (OPEN, ACCEPT, CONFIRM):
+            self.counters.not_opened += not self._receive_handshake(sender, kind, view, now)
+        else:
+            self._receive_frame(sender, kind, view, now)
+
+    def _receive_handshake(self, sender: Address, kind: int, datagram: memoryview, now: float) -> bool:
+        if kind == CONFIRM:
+            return self._lines.hear_confirm(sender, datagram)
+        if kind == OPEN:
+            answer = self._lines.hear_open(sender, datagram, now)
+            if answer is not None:
+                self._accepts_due[sender] = answer
+            return answer is not None
+        if not self._lines.hear_accept(sender, datagram, now):
+            return False
+        outgoing = self._outgoing[sender]
+        outgoing.ask_again()
+        self._touch(outgoing)
+        return True
+
+    def _receive_frame(self, sender: Address, kind: int, datagram: memoryview, now: float) -> None:
+        parsed = parse_fields(kind, datagram)
         if parsed is None:
             self.counters.malformed += 1
             return
         header, length = parsed
-        body = self._open(sender, associated_data(bytes(view[:length]), sender, self.address), view[length:])
-        if body is None:
+        opened = self._lines.open(sender, kind, bytes(datagram[:length]), datagram[length:])
+        if opened is None:
             self.counters.not_opened += 1
         elif isinstance(header, Ack):
-            self._receive_ack(sender, header.head, body, now)
+            self._receive_ack(sender, header, opened.data, now)
+        elif self._knows_life(sender, header, opened.newest):
+            urgent = self._receive_data(sender, header, opened.data, now)
+            self._owe_ack(sender, header.number, None if urgent else now + self.limits.ack_delay_s)
         else:
-            urgent = self._receive_data(sender, header, body, now)
-            self._owe_ack(sender, header.head, None if urgent else now + self.limits.ack_delay_s)
+            self.counters.other_life += 1
 
-    def _receive_ack(self, sender: Address, head: Head, body: Buffer, now: float) -> None:
+    def _receive_ack(self, sender: Address, ack: Ack, body: Buffer, now: float) -> None:
         state = ReceiverState.parse(body)
         outgoing = self._outgoing.get(sender)
         if state is None or outgoing is None:
             self.counters.malformed += state is None
             return
-        for number, error in outgoing.receive_ack(head, state, now):
+        for number, error in outgoing.receive_ack(ack, state, now):
             outcome = Acknowledged(sender, number) if error is None else Failed(sender, number, error)
             self._outcomes.append(outcome)
         self._touch(outgoing)
 
-    def _receive_data(self, sender: Address, header: Chunk | Probe, body: Buffer, now: float) -> bool:
-        """Take in a chunk or a probe, and say whether its sender should hear from us at once."""
-        if header.head.to_life != self._life:
-            self.counters.other_life += isinstance(header, Chunk)
-            return True
+    def _knows_life(self, sender: Address, header: Chunk | Probe, newest: bool) -> bool:
+        """Whether this is the sender's present life; on its newest line it may say that a new one has begun."""
         incoming = self._incoming.get(sender)
         if incoming is None:
             incoming = self._incoming[sender] = Incoming(self.limits)
+        if newest and header.life != incoming.life:
+            incoming.meet(header.life, header.floor)
+        return header.life == incoming.life
+
+    def _receive_data(self, sender: Address, header: Chunk | Probe, body: Buffer, now: float) -> bool:
+        """Take in a chunk or a probe, and say whether its sender should hear from us at once."""
+        incoming = self._incoming[sender]
         if isinstance(header, Chunk):
             ready = incoming.receive_chunk(header, body, now)
             urgent = incoming.ack_is_urgent
         else:
-            ready = incoming.raise_floor(header.floor) if header.head.from_life == incoming.life else []
+            ready = incoming.raise_floor(header.floor)
             urgent = True
         self._inbox.extend(Delivered(sender, payload) for payload in ready)
         self._watch_idleness(sender)
         return urgent
 
-    def _owe_ack(self, sender: Address, head: Head, at: float | None) -> None:
+    def _owe_ack(self, sender: Address, number: int, at: float | None) -> None:
         """Answer at once, or (`at`) a little later, together with what arrives meanwhile."""
-        key = (sender, head.from_life)
-        if at is None or key in self._acks_due:
+        if at is None or sender in self._acks_due:
             self._acks_later.pop(sender, None)
             self._deadlines.set(("ack", sender), None)
-            self._acks_due[key] = head.datagram_number
+            self._acks_due[sender] = number
         else:
             if sender not in self._acks_later:
                 self._deadlines.set(("ack", sender), at)
-            self._acks_later[sender] = (head.from_life, head.datagram_number)
+            self._acks_later[sender] = number
 
-    def _pack_ack(self, sender: Address, life: bytes, answered: int) -> bytes:
-        self._invitations += 1
-        incoming = self._incoming.get(sender)
-        if incoming is None or incoming.life != life:
-            incoming = Incoming(self.limits)
-        head = Head(self._life, life, self._invitations, answered)
-        return self._pack(sender, Ack(head), incoming.state().pack())
-
-    def _pack(self, receiver: Address, header: Header, body: Buffer) -> bytes:
-        self.counters.sent += 1
-        packed = header.header()
-        sealed = self._seal(receiver, associated_data(packed, self.address, receiver), body)
-        return b"".join((packed, sealed))
+    def _pack_ack(self, sender: Address, answered: int) -> None:
+        self._acks_made += 1
+        ack = Ack(self._life, self._acks_made, answered)
+        datagram = self._lines.acknowledge(sender, ack.fields(), self._incoming[sender].state().pack())
+        if datagram is not None:
+            self._packed.append((sender, datagram))
 
     def _touch(self, outgoing: Outgoing) -> None:
         self._ready.setdefault(outgoing.receiver, outgoing)

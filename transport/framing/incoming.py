@@ -80,7 +80,6 @@ class Incoming:
         self.heard_at = 0.0
         self._limits = limits
         self._quota = limits.max_message_bytes + limits.most_open_messages * MESSAGE_OVERHEAD
-        self._invitation = 0
         self._next_id = 0
         self._partial: dict[int, Reassembly] = {}
         self._partial_bytes = 0
@@ -103,11 +102,15 @@ class Incoming:
         bitmaps = {number: message.arrived for number, message in self._partial.items()}
         return ReceiverState(self._next_id, room, self._limits.max_message_bytes, bitmaps)
 
+    def meet(self, life: bytes, floor: int) -> None:
+        """The sender has started anew and counts from the beginning: what its last life left unfinished is over."""
+        self.forget_partial_messages()
+        self.life = life
+        self._next_id = floor
+
     def receive_chunk(self, chunk: Chunk, body: Buffer, now: float) -> list[memoryview]:
-        """Take in a chunk made for this life of ours; returns the messages whose turn has come, in order."""
+        """Take in a chunk of the sender's present life; returns the messages whose turn has come, in order."""
         self.ack_is_urgent = True
-        if not self._belongs_to_this_life(chunk):
-            return []
         self.heard_at = now
         ready = self.raise_floor(chunk.floor)
         message = self._find_or_admit(chunk)
@@ -136,17 +139,6 @@ class Incoming:
     def forget_partial_messages(self) -> None:
         for number in list(self._partial):
             self._discard(number)
-
-    def _belongs_to_this_life(self, chunk: Chunk) -> bool:
-        head = chunk.head
-        if head.from_life != self.life:
-            if head.invitation <= self._invitation:
-                return False
-            self.forget_partial_messages()
-            self.life = head.from_life
-            self._next_id = chunk.floor
-        self._invitation = max(self._invitation, head.invitation)
-        return True
 
     def _find_or_admit(self, chunk: Chunk) -> Reassembly | None:
         known = self._partial.get(chunk.message)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veilsum.transport.errors import TooLarge, TransportError, Unreachable
-from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, Head, Probe, ReceiverState, chunk_count
+from veilsum.transport.framing.datagrams import NO_LIFE, Ack, Chunk, Probe, ReceiverState, chunk_count
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Address, Buffer
@@ -133,8 +133,7 @@ class Outgoing:
         self._sent_at: dict[int, float] = {}
         self._allowance = limits.window_bytes
         self._peer_life = NO_LIFE
-        self._peer_learnt_from = 0
-        self._invitation = 0
+        self._newest_ack = 0
         self._room = limits.max_message_bytes
         self._anything_arrived = False
         self._round_trip = _RoundTrip(limits)
@@ -142,6 +141,7 @@ class Outgoing:
         self._in_doubt = True
         self._asked = 0
         self._timer: float | None = None
+        self._timed_out = False
 
     # What the caller wants.
 
@@ -159,7 +159,7 @@ class Outgoing:
                 self._forget(message)
 
     def ask_again(self) -> None:
-        """The link was interrupted: ask at once what arrived, without waiting for the timeout."""
+        """The link was interrupted, or there is a new line: ask at once, without waiting for the timeout."""
         self._round_trip.backoff = 0
         self._doubt()
 
@@ -181,6 +181,7 @@ class Outgoing:
             self._timer = None
             self._round_trip.backoff += 1
             self._allowance = self._limits.chunk_bytes
+            self._timed_out = True
             self._doubt()
         return list(failed)
 
@@ -191,8 +192,8 @@ class Outgoing:
             return None
         if self._probe_due:
             self._probe_due = False
-            probe = Probe(self._head(now), self._floor())
-            self._asked = probe.head.datagram_number
+            probe = Probe(self._own_life, self._number(now), self._floor())
+            self._asked = probe.number
             self._timer = now + self._round_trip.timeout()
             return probe
         chosen = None if self._in_doubt else self._next_chunk()
@@ -201,13 +202,26 @@ class Outgoing:
         if chosen is None:
             return None
         message, index = chosen
-        chunk = Chunk(self._head(now), message.id, self._floor(), message.total, message.chunk_size, index)
+        chunk = Chunk(
+            self._own_life,
+            self._number(now),
+            message.id,
+            self._floor(),
+            message.total,
+            message.chunk_size,
+            index,
+        )
         self.repeated_chunks += index < message.packed
         body = message.body(index)
         message.flying |= 1 << index
-        self._flights[message.id, index] = _Flight(chunk.head.datagram_number, len(body))
+        self._flights[message.id, index] = _Flight(chunk.number, len(body))
         self._flying_bytes += len(body)
         return chunk, body
+
+    def take_timeout(self) -> bool:
+        """Whether a timeout has passed since this was asked last."""
+        timed_out, self._timed_out = self._timed_out, False
+        return timed_out
 
     def _next_chunk(self) -> tuple[Message, int] | None:
         if self._flights and self._flying_bytes + self._limits.chunk_bytes > self._allowance:
@@ -231,20 +245,18 @@ class Outgoing:
     # What comes back.
 
     def receive_ack(
-        self, head: Head, state: ReceiverState, now: float
+        self, ack: Ack, state: ReceiverState, now: float
     ) -> list[tuple[int, TransportError | None]]:
         """Learn what the receiver has; returns every message that is thereby delivered (None) or hopeless."""
-        if head.to_life != self._own_life or not self._accept_news(head):
+        if not self._accept_news(ack):
             return []
-        if head.datagram_number in self._sent_at:
-            self._round_trip.sample(now - self._sent_at[head.datagram_number])
-            self._sent_at = {
-                number: at for number, at in self._sent_at.items() if number > head.datagram_number
-            }
+        if ack.answered in self._sent_at:
+            self._round_trip.sample(now - self._sent_at[ack.answered])
+            self._sent_at = {number: at for number, at in self._sent_at.items() if number > ack.answered}
         self._room = state.room
         self._in_doubt = False
         progress = self._note_arrivals(state)
-        self._note_losses(head.datagram_number)
+        self._note_losses(ack.answered)
         if progress:
             self._anything_arrived = True
             self._round_trip.backoff = 0
@@ -267,21 +279,18 @@ class Outgoing:
             self._timer = None
         return settled
 
-    def _accept_news(self, head: Head) -> bool:
-        """Newest wins: within one life by its invitation number, between lives by the datagram it answers."""
-        if head.from_life == self._peer_life:
-            if head.invitation <= self._invitation:
-                return False
-        elif head.datagram_number <= self._peer_learnt_from:
+    def _accept_news(self, ack: Ack) -> bool:
+        """Newest wins. Another life is always a later one: its line was opened when the last one had gone silent."""
+        if ack.life != self._peer_life:
+            self._meet(ack.life)
+        elif ack.number <= self._newest_ack:
             return False
-        else:
-            self._meet(head)
-        self._invitation = head.invitation
+        self._newest_ack = ack.number
         return True
 
-    def _meet(self, head: Head) -> None:
+    def _meet(self, life: bytes) -> None:
         """A life of the receiver that we did not know: it has nothing of what earlier lives acknowledged."""
-        self._peer_life, self._peer_learnt_from = head.from_life, head.datagram_number
+        self._peer_life = life
         self._flights.clear()
         self._flying_bytes = 0
         for message in self._open.values():
@@ -326,10 +335,10 @@ class Outgoing:
     def _floor(self) -> int:
         return min((message.id for message in self._unfinished()), default=self._next_id)
 
-    def _head(self, now: float) -> Head:
+    def _number(self, now: float) -> int:
         self._last_number += 1
         self._sent_at[self._last_number] = now
-        return Head(self._own_life, self._peer_life, self._invitation, self._last_number)
+        return self._last_number
 
     def _forget(self, message: Message) -> None:
         for key in [key for key in self._flights if key[0] == message.id]:

@@ -23,7 +23,7 @@ class MqttTransport(FramedTransport):
         self, broker: BrokerAddress, request: ConnectionRequest, limits: Limits | None = None
     ) -> None:
         address = require_name(request.address)
-        endpoint = Endpoint(address, request.life, limits, request.seal_chunk, request.open_chunk)
+        endpoint = Endpoint(address, request.life, limits, request.crypto)
         self._mqtt = MqttLink(broker, Topics(request.federation), address, request.connect_within_s)
         super().__init__(self._mqtt, endpoint, request.on_gone)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, ParameterError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.wire.replay import Duplicate, ReplayWindow
+from veilsum.protocol.wire.replay import START_SHIFT, STARTS_KEPT, Duplicate, ReplayWindow
 
 ALICE, BOB = PartyId("alice"), PartyId("bob")
 
@@ -67,6 +67,28 @@ def test_a_forgotten_number_is_never_admitted_again() -> None:
         replays.admit(ALICE, sequence, digest(str(sequence)))
     with pytest.raises(Rejection):
         replays.admit(ALICE, 1, digest("1"))
+
+
+def test_a_new_start_of_a_sender_counts_from_zero_and_ends_the_one_before_for_good() -> None:
+    """Whatever the random names of its starts are: nothing is compared but whether they are the same."""
+    replays, first, second = ReplayWindow(), 9 << START_SHIFT, 4 << START_SHIFT
+    for sequence in (first, first + 1, second, second + 1):
+        replays.admit(ALICE, sequence, digest(str(sequence)))
+    before = memory(replays)
+    for sequence in (first, first + 7):
+        with refusal(Rejection, ALICE, "anew", reason=AbortReason.REPLAY):
+            replays.admit(ALICE, sequence, digest(str(sequence)))
+    assert memory(replays) == before
+    replays.admit(ALICE, second + 2, digest("third"))
+    replays.admit(BOB, first, digest("another sender"))
+
+
+def test_the_memory_of_ended_starts_is_bounded() -> None:
+    replays = ReplayWindow()
+    for start in range(3 * STARTS_KEPT):
+        replays.admit(ALICE, start << START_SHIFT, digest("first"))
+    assert len(replays._ended[ALICE]) == STARTS_KEPT
+    assert len(memory(replays)[ALICE]) == 1
 
 
 arrivals = st.lists(

@@ -43,12 +43,12 @@ def filled(path: Path, rounds: int = 5) -> StateFolder:
     folder, state = open_folder(path), PersistentState(0, model(-1.0))
     folder.save(state)
     for round_number in range(rounds):
-        folder.save(committed(state, round_number), {BOB: round_number})
+        folder.save(committed(state, round_number))
     return folder
 
 
 def test_what_was_saved_comes_back(tmp_path: Path) -> None:
-    """Rounds, attempt, spent rounds, cohorts, what was seen, and the model's bytes."""
+    """Rounds, attempt, spent rounds, cohorts and the model's bytes."""
     folder = filled(tmp_path / "state", 2)
     state = folder.load().state
     for decision in (
@@ -57,7 +57,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     ):
         state.note(DecisionMade(decision))
     state.note(DecisionMade(ResultStated(1, 1, b"\xab" * 32)))
-    folder.save(state, {BOB: 7})
+    folder.save(state)
     folder.release()
     saved = open_folder(tmp_path / "state").load()
     assert saved.state.rounds_done == 2
@@ -66,7 +66,6 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert saved.state.record.spent == {2: Spent(frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL}))}
     assert saved.state.record.given == Given(2, {b"\xcd" * 32: b"\xef" * 32})
     assert saved.state.record.cohorts == [frozenset({ALICE, BOB})]
-    assert saved.seen == {BOB: 7}
     assert saved.state.model is not None
     assert saved.state.model.tobytes() == model(1).tobytes()
     assert not saved.passed_over

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,6 +37,7 @@ from veilsum.protocol.machines.events import (
 from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.session import Invitation, Knock
 from veilsum.protocol.numbers.model import LocalResult
+from veilsum.protocol.wire.envelope import encode_envelope
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.monitor.log import RoleLog
@@ -100,7 +101,7 @@ class Notebook:
         self.threads: set[int] = set()
         self.saved: Callable[[], None] = lambda: None
 
-    def save(self, state: PersistentState, seen: Mapping[PartyId, int]) -> None:
+    def save(self, state: PersistentState) -> None:
         self.attempts.append(state.attempt)
         self.threads.add(threading.get_ident())
         self.saved()
@@ -276,7 +277,7 @@ def test_a_refused_message_is_told_with_its_reason_and_the_run_goes_on() -> None
 
 
 def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
-    """An unsigned text and a message under another configuration do not reach the machine."""
+    """Nor does a message that another party carries, or one under another configuration."""
     board = Switchboard()
     server = DrivenParty(board, SERVER, Script([], lambda sender, message: [DONE]))
     alice = DrivenParty(board, ALICE, Script([*knocks(1), DONE]))
@@ -284,20 +285,19 @@ def test_bytes_that_no_party_signed_are_refused_before_the_machine() -> None:
 
     async def run() -> None:
         running = asyncio.create_task(server.run())
-        forger = FramedTransport(board.link("forger"), Endpoint("forger", ENTROPY(8)))
-        async with forger:
-            await forger.send("server", [b"hello"], 5.0)
-            from veilsum.protocol.wire.envelope import encode_envelope
-
-            (envelope,) = stranger.seal([SERVER], Knock(Stamp()), "waiting")
-            await forger.send("server", encode_envelope(envelope), 5.0)
+        (envelope,) = stranger.seal([SERVER], Knock(Stamp()), "waiting")
+        for name in ("forger", ALICE):
+            async with FramedTransport(board.link(name), Endpoint(name, ENTROPY(8))) as sending:
+                await sending.send("server", [b"hello"], 5.0)
+                await sending.send("server", encode_envelope(envelope), 5.0)
         await alice.run()
         await running
 
     asyncio.run(run())
     texts = " ".join(fact["text"] for fact in server.facts("refused"))
-    assert len(server.facts("refused")) == 2
+    assert len(server.facts("refused")) == 4
     assert AbortReason.WRONG_CONFIG.value in texts
+    require_mentions(texts, "forger", "carries", ALICE)
 
 
 def test_the_machine_is_woken_at_its_deadline() -> None:

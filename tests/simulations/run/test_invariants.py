@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from veilsum import FederationConfig, simulate
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, SessionBegan
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
-from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
+from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKeeper
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, message
@@ -229,3 +231,12 @@ def test_a_list_that_is_only_proposed_needs_no_decision_of_the_server() -> None:
     monitor.sent(0.0, SERVER, ALICE, SurvivorProof(Stamp(SESSION), {}), 0)
     decide(monitor, ALICE, spent)
     monitor.sent(0.0, ALICE, SERVER, released(self_masks=(BOB,)), 0)
+
+
+def test_a_simulation_that_seals_twice_under_one_key_and_nonce_ends_with_i9(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ShareKeeper, "_box_secret", lambda *_: Secret(bytes(32)))
+    with pytest.raises(InvariantViolated) as caught:
+        simulate(FederationConfig(scheme="masked", task="vectors:5", rounds=1))
+    assert caught.value.name == "I9"

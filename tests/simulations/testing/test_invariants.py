@@ -10,6 +10,7 @@ import pytest
 
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import (
@@ -20,7 +21,7 @@ from veilsum.protocol.machines.events import (
     WorkRequested,
 )
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
-from veilsum.protocol.secure_sum.shares import ReleasedShares
+from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKeeper
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp
@@ -264,3 +265,11 @@ def test_a_wait_without_a_deadline_violates_i7(monkeypatch: pytest.MonkeyPatch) 
     check_invariants(table)
     monkeypatch.setattr(table.server, "next_deadline", lambda: None)
     assert violated(table) == "I7"
+
+
+def test_two_boxes_under_one_key_and_nonce_violate_i9(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares that are all boxed under one key arrive and open, and nobody else would notice."""
+    monkeypatch.setattr(ShareKeeper, "_box_secret", lambda *_: Secret(bytes(32)))
+    table = finished()
+    assert [commit.round for _, commit in table.trace.commits]
+    assert violated(table) == "I9"

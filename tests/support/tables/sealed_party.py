@@ -1,4 +1,4 @@
-"""Parties with pairwise AES-GCM keys, as roles seal their chunks, for tests of transports."""
+"""Parties with identities and lines as role processes have them, for tests of transports."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import hashlib
 import secrets
 from collections.abc import Callable
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from veilsum.transport.base import Buffer, ConnectionRequest, OpenChunk, SealChunk
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.crypto.signing import SigningKey
+from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.process.channels import IdentityLines
+from veilsum.transport.base import ConnectionRequest
 from veilsum.transport.framing.datagrams import LIFE_BYTES
 from veilsum.transport.limits import Limits
 from veilsum.transport.mqtt.broker_address import BrokerAddress
@@ -17,27 +20,19 @@ from veilsum.transport.mqtt.transport import MqttTransport
 
 FEDERATION = "a federation of tests"
 SECRET = "known to the parties only"
+NAMES = ("alice", "bob", "carol", *"abc")
 
 
-def seals(me: str, secret: str = SECRET) -> tuple[SealChunk, OpenChunk]:
-    """Sealing with one key per direction, derived from a secret; headers never repeat, so nonces do not."""
+def identity_of(name: str, secret: str = SECRET) -> Identity:
+    """The identity of a name, the same in every process that knows the secret."""
+    private = Secret(hashlib.sha256(f"{secret}|{name}".encode()).digest())
+    return Identity(PartyId(name), Role.CLIENT, SigningKey.from_private(private))
 
-    def cipher(sender: str, receiver: str) -> AESGCM:
-        return AESGCM(hashlib.sha256(f"{secret}|{sender}|{receiver}".encode()).digest())
 
-    def nonce(header: bytes) -> bytes:
-        return hashlib.sha256(header).digest()[:12]
-
-    def seal(receiver: str, header: bytes, data: Buffer) -> bytes:
-        return cipher(me, receiver).encrypt(nonce(header), bytes(data), header)
-
-    def open_(sender: str, header: bytes, sealed: Buffer) -> bytes | None:
-        try:
-            return cipher(sender, me).decrypt(nonce(header), bytes(sealed), header)
-        except InvalidTag:
-            return None
-
-    return seal, open_
+def lines_of(me: str, secret: str = SECRET, federation: str = FEDERATION) -> IdentityLines:
+    """What the party of this name is handed; all that it does not know by the same secret are strangers to it."""
+    roster = Roster(1, tuple(identity_of(name, secret).public for name in NAMES))
+    return IdentityLines(identity_of(me, secret), roster, federation, secrets.token_bytes)
 
 
 def mqtt_party(
@@ -50,13 +45,11 @@ def mqtt_party(
     on_gone: Callable[[str], None] = lambda _: None,
     connect_within_s: float = 20.0,
 ) -> MqttTransport:
-    seal, open_ = seals(name, secret)
     request = ConnectionRequest(
         federation=federation,
         address=name,
         life=secrets.token_bytes(LIFE_BYTES),
-        seal_chunk=seal,
-        open_chunk=open_,
+        crypto=lines_of(name, secret, federation),
         on_gone=on_gone,
         connect_within_s=connect_within_s,
     )

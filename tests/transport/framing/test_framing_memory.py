@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.transport.framing.datagrams import Chunk, Head, associated_data, seal_with_checksum
+from veilsum.transport.framing.datagrams import Chunk, Probe
 from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MOST_CHUNKS_AHEAD, Incoming
 from veilsum.transport.limits import KIB, MIB, Limits
+from veilsum.transport.lines.book import LineBook
+from veilsum.transport.lines.line import LineLimits
+from veilsum.transport.lines.plain import PlainCrypto
 
-HEAD = Head(bytes(7) + b"\1", bytes(7) + b"\2", 1, 1)
+LIFE = bytes(7) + b"\1"
 
 
 @pytest.fixture
@@ -30,13 +33,13 @@ def test_one_small_chunk_of_the_largest_message_occupies_little_more_than_itself
     """A chunk of 8 KiB that announces 512 MiB allocates a few KiB, and the sender's next message still arrives."""
     limits = Limits()
     b = Incoming(limits)
-    chunk = Chunk(HEAD, 0, 0, limits.max_message_bytes, 8 * KIB, index)
+    chunk = Chunk(LIFE, 1, 0, 0, limits.max_message_bytes, 8 * KIB, index)
     body = bytes(chunk.body_size)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
     assert b.receive_chunk(chunk, body, 0.0) == []
     assert tracemalloc.get_traced_memory()[1] - before < 64 * KIB
-    assert b.receive_chunk(Chunk(HEAD, 1, 1, 5, 16, 0), b"hello", 0.0) == [b"hello"]
+    assert b.receive_chunk(Chunk(LIFE, 1, 1, 1, 5, 16, 0), b"hello", 0.0) == [b"hello"]
 
 
 @pytest.mark.usefixtures("traced")
@@ -45,7 +48,7 @@ def test_a_message_in_order_is_put_together_in_little_more_than_its_own_size() -
     before = tracemalloc.get_traced_memory()[0]
     for index in range(32):
         ready = b.receive_chunk(
-            Chunk(HEAD, 0, 0, 8 * MIB, 256 * KIB, index), bytes([index]) * (256 * KIB), 0.0
+            Chunk(LIFE, 1, 0, 0, 8 * MIB, 256 * KIB, index), bytes([index]) * (256 * KIB), 0.0
         )
         arrived = (index + 1) * 256 * KIB
         assert tracemalloc.get_traced_memory()[0] - before < 1.25 * arrived + 64 * KIB
@@ -57,11 +60,11 @@ def test_small_chunks_that_wait_for_one_before_them_are_bounded_in_number() -> N
     b = Incoming(Limits())
     count = MOST_CHUNKS_AHEAD + 100
     for index in range(1, count):
-        b.receive_chunk(Chunk(HEAD, 0, 0, count, 1, index), b"x", 0.0)
+        b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, index), b"x", 0.0)
     assert b.state().bitmaps[0].bit_count() == MOST_CHUNKS_AHEAD
-    ready = b.receive_chunk(Chunk(HEAD, 0, 0, count, 1, 0), b"x", 0.0)
+    ready = b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, 0), b"x", 0.0)
     for index in range(MOST_CHUNKS_AHEAD, count):
-        ready += b.receive_chunk(Chunk(HEAD, 0, 0, count, 1, index), b"x", 0.0)
+        ready += b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, index), b"x", 0.0)
     assert [bytes(message) for message in ready] == [b"x" * count]
 
 
@@ -73,21 +76,34 @@ def test_chunks_in_any_order_give_the_message(order: list[int], size: int, last:
         message
         for index in order
         for message in b.receive_chunk(
-            Chunk(HEAD, 0, 0, len(payload), size, index), payload[index * size : (index + 1) * size], 0.0
+            Chunk(LIFE, 1, 0, 0, len(payload), size, index), payload[index * size : (index + 1) * size], 0.0
         )
     ]
     assert [bytes(message) for message in ready] == [payload]
 
 
+def introduced_member(receiver: Endpoint) -> LineBook:
+    """The lines of a member called m, one of them to the receiver, without the framing that would hold it to limits."""
+    member, fields = LineBook(PlainCrypto("m", LIFE), LineLimits()), Probe(LIFE, 1, 0).fields()
+    for datagram in member.ask(receiver.address, fields, 0.0, timed_out=False):
+        receiver.receive_datagram("m", datagram, 0.0)
+    answer = receiver.next_datagram(0.0)
+    assert answer is not None and member.hear_accept(receiver.address, memoryview(answer[1]), 0.0)
+    for datagram in member.ask(receiver.address, fields, 0.0, timed_out=False):
+        receiver.receive_datagram("m", datagram, 0.0)
+    return member
+
+
 @pytest.mark.usefixtures("traced")
 def test_a_member_that_announces_much_in_many_messages_holds_up_nobody() -> None:
     """256 messages of 2 MiB, each begun with one chunk: a few KiB each, and the message of another member arrives."""
-    b, a = Endpoint("b", HEAD.to_life), Endpoint("a", bytes(7) + b"\3")
+    b, a = Endpoint("b", bytes(7) + b"\2"), Endpoint("a", bytes(7) + b"\3")
+    member = introduced_member(b)
     before = tracemalloc.get_traced_memory()[0]
     for number in range(256):
-        packed = Chunk(HEAD, number, 0, 2 * MIB, KIB, 0).header()
-        sealed = seal_with_checksum("b", associated_data(packed, "m", "b"), bytes(KIB))
-        b.receive_datagram("m", packed + sealed, 0.0)
+        fields = Chunk(LIFE, number, number, 0, 2 * MIB, KIB, 0).fields()
+        for datagram in member.carry("b", fields, bytes(KIB), 0.0):
+            b.receive_datagram("m", datagram, 0.0)
     assert b.held_bytes("m") > 500 * MIB, "so much was announced"
     assert tracemalloc.get_traced_memory()[0] - before < 2 * MIB
     a.send("b", [b"hello"], give_up_at=9.0)

@@ -131,7 +131,7 @@ def test_a_crashed_party_hears_nothing_and_loses_its_timers(make: Callable[[Faul
     network.send(1.2, "b", "a", "a party that is down sends nothing")
     after = network.pop_due(2.0)
     assert after == [Returned(2.0, "b")]
-    network.set_timer(2.5, "b", "after")
+    network.set_timer(9.5, "b", "after")
     network.send(2.1, "a", "b", "back again")
     assert [getattr(e, "payload", getattr(e, "token", None)) for e in run(network)] == ["back again", "after"]
 
