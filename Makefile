@@ -23,7 +23,7 @@ export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/sbin:/usr/local/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check bench docs clean broker
+.PHONY: help demo test test-long check model bench docs clean broker spin
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -31,16 +31,19 @@ help: ## list the targets
 demo: $(READY) ## five peers train on real digits with AMPC, beside plain FedAvg; who saw what
 	$(VENV)/bin/veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
 
-test: $(READY) broker ## the whole default suite
+test: $(READY) broker spin ## the whole default suite
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
-test-long: $(READY) broker ## the tests that take minutes
+test-long: $(READY) broker spin ## the tests that take minutes
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
 
 check: $(READY) ## lint, formatting, types
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
+
+model: $(READY) spin ## check the models of specs/models/ with SPIN; one JSON document
+	@$(VENV_PYTHON) tests/support/check_models.py
 
 bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 	@mkdir -p bench
@@ -64,6 +67,9 @@ clean: ## remove everything make made
 
 broker:
 	@sh tests/support/provide_broker.sh
+
+spin:
+	@sh tests/support/provide_spin.sh
 
 $(READY): pyproject.toml constraints.txt
 	@if ! $(VENV_PYTHON) -c 'import pip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \

@@ -1,0 +1,229 @@
+"""Whether a party may give its update again at a position, and in which sum: the first list is the only one.
+
+At one position a party has one update, sent again in every attempt. Two sums over different cohorts, subtracted, show
+whoever is in one of them only. So all sums that are opened at a position are over one list, or over lists without a
+common member. This file is that rule, as functions of what the members of an attempt state; it knows no keys and keeps
+nothing.
+
+* **Unseen lists.** From its upload on a party may be in a list that it never saw: t of the others sign it. Hence a
+  party states, whenever it enters a further attempt, which attempts of this position it entered and which list it
+  signed in each; after that it signs nothing in any of them. It uploads again only when t(s) of the s voters of each
+  attempt it uploaded in have so stated. An opened list has t signers, so at least t - c honest ones, and any t staters
+  have t - c honest ones; 2t > s + c makes one of them both, and it states the list.
+* **Who must know.** A list is signed by others than those who were left out of it. What decides are therefore the
+  statements of the members of *this* attempt, the same for all of them (they are hashed into what its signatures
+  cover), and never what one party heard in an earlier session.
+* **Lost disks.** A party without its records calls itself fresh. It cannot speak of attempts that it has forgotten, and
+  sits a position out if another member names it in one: its update there would be a second one.
+* Every list that is stated counts as opened, whether it was or not.
+
+Rejected: records of cohorts that each party keeps for itself and compares pairwise, or that must be nested. One group
+does not know the other's list: with eleven parties and a minimum of five {0..10}, {0..4}, {5..9} pass all records, and
+give party 10 away. Statements that count wherever they were heard: the uploader then knows of a list that the signers
+of the next one do not know. `tests/protocol/machines/test_position_search.py` finds these attacks.
+
+Implements specs/models/README.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+from veilsum.protocol.agreed.threat import agreement_threshold
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.wire.messages import Stamp
+
+Cohort: TypeAlias = frozenset[PartyId]
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """One attempt at this position as one of its members remembers it; `signed` is the one list it signed there.
+
+    It is on disk before the member's first message of the attempt leaves, and again before its upload and before its
+    signature. Without recovery there is no list to sign: then the upload signs all members.
+    """
+
+    stamp: Stamp
+    members: Cohort
+    uploaded: bool = False
+    signed: Cohort | None = None
+
+
+@dataclass(frozen=True)
+class PositionStatement:
+    """What a member says as it enters a further attempt: every attempt of this position that it entered before.
+
+    From here on it signs nothing in these. An attempt that it does not list it never entered, unless it is `fresh`:
+    then it lost its disk, and may have been in others as well.
+    """
+
+    sender: PartyId
+    attempts: tuple[AttemptRecord, ...] = ()
+    fresh: bool = False
+
+    def record_of(self, stamp: Stamp) -> AttemptRecord | None:
+        return next((record for record in self.attempts if record.stamp == stamp), None)
+
+    def speaks_of(self, stamp: Stamp) -> bool:
+        """Whether it says something about that attempt: a list, or that there is none of its own."""
+        return not self.fresh or self.record_of(stamp) is not None
+
+
+@dataclass(frozen=True)
+class Voters:
+    """Whose signatures open a list of an attempt, and how many of them it takes."""
+
+    names: Cohort
+    threshold: int
+
+
+VotersOf: TypeAlias = Callable[[AttemptRecord], Voters]
+
+
+def all_members(colluders: int) -> VotersOf:
+    """On a complete graph every member is a voter. On a k-regular one, voters are the holders of our own shares."""
+    return lambda record: Voters(record.members, agreement_threshold(len(record.members), colluders))
+
+
+@dataclass(frozen=True)
+class AnyCohort:
+    """We may upload; the sum may be over any of `free`, who have no list here, and over nobody else."""
+
+    free: Cohort
+
+
+@dataclass(frozen=True)
+class OnlyCohort:
+    """We may upload; the sum is over exactly these, as a list that names us said before."""
+
+    cohort: Cohort
+
+
+@dataclass(frozen=True)
+class AwaitStatements:
+    """We may be in a list of this attempt that we did not see: so many more of `missing` must state."""
+
+    stamp: Stamp
+    missing: Cohort
+    needed: int
+
+
+@dataclass(frozen=True)
+class AwaitMembers:
+    """The sum must be over `cohort` again, and these of them are not here."""
+
+    cohort: Cohort
+    missing: Cohort
+
+
+@dataclass(frozen=True)
+class SitOut:
+    """We have no update of this position, and these name us in an attempt at it."""
+
+    named_by: Cohort
+
+
+@dataclass(frozen=True)
+class PositionLost:
+    """No sum can follow here: `lists` exclude each other, or `forgetful` of the one list lost their updates."""
+
+    lists: frozenset[Cohort]
+    forgetful: Cohort = frozenset()
+
+
+UploadVerdict: TypeAlias = AnyCohort | OnlyCohort | AwaitStatements | AwaitMembers | SitOut | PositionLost
+
+
+def judge_upload(
+    own: PartyId, statements: Collection[PositionStatement], voters_of: VotersOf
+) -> UploadVerdict:
+    """What `own` may do in an attempt whose members stated this, itself included."""
+    said = _by_sender(own, statements)
+    if clash := _clashing_lists(statements):
+        return PositionLost(clash)
+    if named_by := _naming_the_forgetful(own, said):
+        return SitOut(named_by)
+    for record in said[own].attempts:
+        if record.uploaded and (short := _unheard(record, said, voters_of(record))):
+            return short
+    ours = next((cohort for _, cohort in _stated_lists(statements) if own in cohort), None)
+    if ours is not None:
+        return _judge_repetition(ours, said)
+    return AnyCohort(_free(said))
+
+
+def require_permitted(cohort: Cohort, statements: Collection[PositionStatement]) -> None:
+    """Refuse to sign a list that shares a member with another one that was stated."""
+    for stamp, earlier in _stated_lists(statements):
+        if cohort != earlier and cohort & earlier:
+            common, others = sorted(cohort & earlier), sorted(cohort ^ earlier)
+            raise Rejection(
+                AbortReason.DIFFERENCING,
+                f"{', '.join(common[:10])} stood in a list of attempt {stamp.attempt} that differs by "
+                f"{', '.join(others[:10])}",
+            )
+
+
+def _by_sender(
+    own: PartyId, statements: Collection[PositionStatement]
+) -> Mapping[PartyId, PositionStatement]:
+    said = {statement.sender: statement for statement in statements}
+    if own not in said or len(said) != len(statements):
+        raise LocalProtocolError(
+            f"a position is judged by one statement of each member, that of {own} included"
+        )
+    return said
+
+
+def _stated_lists(statements: Collection[PositionStatement]) -> Iterator[tuple[Stamp, Cohort]]:
+    for statement in statements:
+        for record in statement.attempts:
+            if record.signed is not None:
+                yield record.stamp, record.signed
+
+
+def _clashing_lists(statements: Collection[PositionStatement]) -> frozenset[Cohort]:
+    """Two lists that were stated of one attempt, or that have a common member; honest parties sign none such."""
+    for (stamp, one), (other_stamp, other) in combinations(_stated_lists(statements), 2):
+        if one != other and (stamp == other_stamp or one & other):
+            return frozenset((one, other))
+    return frozenset()
+
+
+def _naming_the_forgetful(own: PartyId, said: Mapping[PartyId, PositionStatement]) -> Cohort:
+    """Who names us in an attempt that we do not remember, if we are fresh."""
+    return frozenset(
+        other
+        for other, statement in said.items()
+        for record in statement.attempts
+        if own in record.members and not said[own].speaks_of(record.stamp)
+    )
+
+
+def _unheard(
+    record: AttemptRecord, said: Mapping[PartyId, PositionStatement], voters: Voters
+) -> AwaitStatements | None:
+    heard = {name for name in voters.names & said.keys() if said[name].speaks_of(record.stamp)}
+    if len(heard) >= voters.threshold:
+        return None
+    return AwaitStatements(record.stamp, voters.names - heard, voters.threshold - len(heard))
+
+
+def _judge_repetition(cohort: Cohort, said: Mapping[PartyId, PositionStatement]) -> UploadVerdict:
+    forgetful = frozenset(name for name in cohort & said.keys() if _naming_the_forgetful(name, said))
+    if forgetful:
+        return PositionLost(frozenset((cohort,)), forgetful)
+    if missing := cohort - said.keys():
+        return AwaitMembers(cohort, missing)
+    return OnlyCohort(cohort)
+
+
+def _free(said: Mapping[PartyId, PositionStatement]) -> Cohort:
+    """Those who stand in no list and have not lost their update."""
+    listed = frozenset[PartyId]().union(*(cohort for _, cohort in _stated_lists(said.values())))
+    return frozenset(name for name in said.keys() - listed if not _naming_the_forgetful(name, said))
