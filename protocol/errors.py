@@ -48,6 +48,9 @@ class AbortReason(enum.Enum):
     MISSING_UPLOAD = "an upload is missing and recovery is off"
     PRECISION_LOST = "recovery would return rounding noise"
     AGGREGATES_DIFFER = "parties hold different aggregates"
+    BAD_CERTIFICATE = "certificate does not count"
+    NO_QUORUM = "too few of those who vote are present"
+    POSITION_LOST = "a position has two sums and needs a checkpoint"
     TIMED_OUT = "deadline passed"
     WITHDRAWN = "party withdrew"
 

@@ -54,6 +54,7 @@ class Purpose(enum.Enum):
     EPOCH_BIAS = "epoch-bias"
     MODEL_HASH = "model-hash"
     SUM_TAG = "sum-tag"
+    GROUP_KEY = "group-key"
 
 
 _LABELS = {purpose: length_prefixed(domain_tag(f"kdf/{purpose.value}")) for purpose in Purpose}

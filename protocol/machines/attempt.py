@@ -20,7 +20,7 @@ Implements specs/schemes.md, section 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Timing
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.record import ChainPoint, ChainRecord
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.crypto.kdf import Purpose, derive_key
@@ -65,7 +66,8 @@ class Committed:
     """The attempt gave a result: who is in it, the next model where this role holds it, and its hash.
 
     `silent` are members of whom it is not known that they hold the result too; `loss` is that of the training,
-    where the scheme itself finds it out; `named` are those who lied on the way.
+    where the scheme itself finds it out; `named` are those who lied on the way; `chain` is what the party then keeps of
+    the chain, where there is one.
     """
 
     members: tuple[PartyId, ...]
@@ -75,6 +77,7 @@ class Committed:
     silent: tuple[PartyId, ...] = ()
     loss: float | None = None
     named: tuple[PartyNamed, ...] = ()
+    chain: ChainRecord | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A session's set-up is done; `secrets` is whatever the scheme's rounds need from it."""
+    """A session's set-up is done; `secrets` is whatever the scheme's rounds need from it.
+
+    `chain` is what the party then keeps of the chain, where the set-up brought it up to date.
+    """
 
     secrets: Any = field(default=None, repr=False)
-    adopted_model: Model | None = field(default=None, repr=False)
-    rounds_done: int | None = None
+    chain: ChainRecord | None = field(default=None, repr=False)
 
 
 Outcome: TypeAlias = Committed | Failed | Prepared
@@ -115,6 +120,16 @@ class NextPhase:
     phase: Phase
     events: list[Event] = field(default_factory=list, repr=False)
     deadline: float | None = None
+
+
+class SumRules:
+    """What a participant insists on before its update enters a sum; nothing, where there is no chain."""
+
+    def require_cohort(self, cohort: Collection[PartyId]) -> None:
+        """Refuse to upload among these."""
+
+    def require_list(self, survivors: Collection[PartyId]) -> None:
+        """Refuse to sign this survivor list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +145,13 @@ class AttemptContext:
     next_model: NextModel = field(repr=False)
     record: ParticipationRecord = field(repr=False)
     equipment: object | None = field(default=None, repr=False)
+    chain: ChainPoint | None = field(default=None, repr=False)
+
+    @property
+    def point(self) -> ChainPoint:
+        """Where the chain stands, for a scheme that has one."""
+        assert self.chain is not None
+        return self.chain
 
     @property
     def parameters(self) -> Parameters:
@@ -146,13 +168,24 @@ class AttemptContext:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerContext(AttemptContext):
-    """Everything the server's side of an attempt stands on."""
+    """Everything the server's side of an attempt stands on; `behind` are members that lack the state of a chain."""
+
+    behind: frozenset[PartyId] = frozenset()
 
     def open_round(self) -> list[Event]:
-        """Tell every member that the attempt begins, with the model where the server holds it."""
-        model = self.model if self.model is not None else np.zeros(0, dtype="<f4")
-        opened = RoundOpened(self.stamp, model)
-        return [Send(name, opened) for name in self.session.members]
+        """Tell every member that the attempt begins, with the model where the server holds it and they do not."""
+        members = self.session.members
+        nothing = RoundOpened(self.stamp, np.zeros(0, dtype="<f4"))
+        if self.model is None:
+            return [Send(name, nothing) for name in members]
+        if self.chain is None:
+            opened = RoundOpened(self.stamp, self.model)
+            return [Send(name, opened) for name in members]
+        state = self.chain.state
+        whole = RoundOpened(
+            self.stamp, state.model, np.frombuffer(state.memory, dtype=np.uint8), state.before
+        )
+        return [Send(name, whole if name in self.behind else nothing) for name in members]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +196,7 @@ class ParticipantContext(AttemptContext):
     secrets: Any = field(repr=False)
     train: Callable[[WhenTrained, float], list[Event]] = field(repr=False)
     withdraw: Callable[[ProtocolError, float], list[Event]] = field(repr=False)
+    sums: SumRules = field(repr=False)
 
     @property
     def name(self) -> PartyId:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.identifiers import PartyId
 
 
@@ -21,7 +22,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class AttemptEntered(Decision):
-    """The number of this attempt is used up."""
+    """The number of this attempt is used up; the members of its session are known to be in it."""
+
+    session: bytes = b""
+    members: tuple[PartyId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,14 @@ class UpdateGiven(Decision):
 
 
 @dataclass(frozen=True)
+class ListSigned(Decision):
+    """This is the list that we sign in this attempt, and no other; `voucher` is the server's signature under it."""
+
+    survivors: tuple[PartyId, ...]
+    voucher: bytes
+
+
+@dataclass(frozen=True)
 class RoundSpent(Decision):
     """From here on a sum over this cohort may be open; none is named where it is not known over whom."""
 
@@ -41,7 +53,7 @@ class RoundSpent(Decision):
 
 
 @dataclass(frozen=True)
-class ResultStated(Decision):
-    """This is the model that we computed, by its hash."""
+class VoteCast(Decision):
+    """This is the state that we vote for, and no other at its position; what we keep of the chain has both."""
 
-    model_hash: bytes
+    chain: ChainRecord

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.errors import AbortReason, ProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.decisions import Decision
@@ -73,7 +74,8 @@ class DecisionMade:
 class RoundCommitted:
     """`total` is the opened ring sum, where this role may see it; `model` the model after the round.
 
-    `loss` is the members' training loss, where the scheme itself finds it out.
+    `loss` is the members' training loss, where the scheme itself finds it out; `chain` what the party keeps of the
+    chain, where there is one.
     """
 
     round: int
@@ -83,6 +85,7 @@ class RoundCommitted:
     model: Model | None = field(default=None, repr=False)
     total: RingVector | None = field(default=None, repr=False)
     loss: float | None = None
+    chain: ChainRecord | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class ModelTaken:
 
     rounds_done: int
     model: Model = field(repr=False)
+    chain: ChainRecord | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.errors import (
     AbortReason,
     ProtocolError,
@@ -27,6 +29,7 @@ from veilsum.protocol.machines.attempt import (
     Outcome,
     ParticipantContext,
     Prepared,
+    SumRules,
     WhenTrained,
     drop_stale_work,
     failure_of,
@@ -39,7 +42,6 @@ from veilsum.protocol.machines.early_messages import EarlyMessages, early_share
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
-    ModelTaken,
     RoundCommitted,
     RunFailed,
     RunFinished,
@@ -47,6 +49,7 @@ from veilsum.protocol.machines.events import (
     SessionBegan,
 )
 from veilsum.protocol.machines.local_training import LocalTraining
+from veilsum.protocol.machines.on_chain import ParticipantOnChain
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -65,7 +68,6 @@ from veilsum.protocol.machines.session import (
     require_no_model,
 )
 from veilsum.protocol.machines.transitions import Phase, Trigger
-from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.fields import DEFAULT_MAX_INTEGER
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -84,6 +86,7 @@ class ParticipantMachine:
         self.model = begin.model
         self.rounds_done = begin.rounds_done
         self.record = begin.record
+        self._chain = ParticipantOnChain(scheme, rules, parts, begin) if scheme.has_chain else None
         self.phase: Phase = ParticipantPhase.KNOCKING
         self.session: Session | None = None
         self._greeting: Greeting | None = None
@@ -162,19 +165,33 @@ class ParticipantMachine:
         events = self._abandon_attempt("the server opened a new session")
         self._move(Invitation, ParticipantPhase.GREETING)
         terms = SessionTerms(self._rules.roster, self._rules.parameters, message.nonce)
-        self._greeting = Greeting.answer(terms, self._parts.identity, self.rounds_done, self._parts.random)
+        chain, attempts = self._stated()
+        self._greeting = Greeting.answer(
+            terms, self._parts.identity, self.rounds_done, self._parts.random, chain, attempts
+        )
         self._invitations.add(message.nonce)
         self.session = None
         self._be_patient(now)
         return [*events, Send(SERVER, self._greeting.message)]
 
+    def _stated(self) -> tuple[ChainRecord | None, tuple[EnteredAttempt, ...]]:
+        """What a hello says of the chain, and of our attempts at its position where lists are voted on."""
+        if self._chain is None:
+            return None, ()
+        votes = self._scheme.certifies(self._rules.parameters)
+        return self._chain.record, self.record.attempts_at(self.rounds_done) if votes else ()
+
     def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
         assert self._greeting is not None
-        self.session = session = self._greeting.accept(message)
+        session = self._greeting.accept(message)
+        events: list[Event] = [SessionBegan(session.id, session.members)]
+        if self._chain is not None:
+            events += self._chain.enter_session(session, message)
+            self._follow_chain(self._chain)
+        self.session = session
         self._last_attempt = (-1, -1)
         self._secrets = None
         self._be_patient(now)
-        events: list[Event] = [SessionBegan(session.id, session.members)]
         setup = self._scheme.participant_setup(self._context(message.stamp))
         if setup is None:
             self._move(SessionOpened, ParticipantPhase.WAITING)
@@ -183,29 +200,42 @@ class ParticipantMachine:
         self._machine = setup
         return events + self._settled(setup.start(now), now) + self._replay_early(now)
 
+    def _follow_chain(self, chain: ParticipantOnChain) -> None:
+        """The chain may have moved on: its state is ours."""
+        if chain.record.position != self.rounds_done:
+            self._training.forget()
+        self.model, self.rounds_done = chain.state.model, chain.state.position
+
     def _enter_round(self, message: RoundOpened, now: float) -> list[Event]:
         stamp = message.stamp
         self._require_new_attempt(stamp)
-        if self._scheme.server_holds_model:
+        taken: list[Event] = []
+        if self._chain is not None:
+            taken = self._chain.enter_round(message)
+            self._follow_chain(self._chain)
+        elif self._scheme.server_holds_model:
             require_model(message, self._rules.parameters.dimension)
-            model: Model = message.model
+            self.model = message.model
         else:
-            assert self.model is not None
             require_no_model(message)
-            model = self.model
         self._move(RoundOpened, ParticipantPhase.RUNNING)
         self._last_attempt = (stamp.round, stamp.attempt)
         self._round_model_hash = stamp.model_hash
-        self.model = model
         self._be_patient(now)
         context = self._context(stamp)
         self._machine = require_machine(self._scheme, self._scheme.participant_round(context))
-        entered = DecisionMade(AttemptEntered(stamp.round, stamp.attempt))
+        entered = self._enter_attempt(stamp)
         try:
             started = self._machine.start(now)
         except Rejection as refusal:
             started = self._withdraw(refusal, now)
-        return [entered, *self._settled(started, now), *self._replay_early(now)]
+        return [*taken, entered, *self._settled(started, now), *self._replay_early(now)]
+
+    def _enter_attempt(self, stamp: Stamp) -> DecisionMade:
+        assert self.session is not None
+        decision = AttemptEntered(stamp.round, stamp.attempt, stamp.session, self.session.members)
+        self.record.note(decision)
+        return DecisionMade(decision)
 
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
@@ -215,7 +245,7 @@ class ParticipantMachine:
         if stamp.round >= DEFAULT_MAX_INTEGER:
             raise Rejection(AbortReason.WRONG_ROUND, f"round {stamp.round} leaves no number for the next")
         self.record.require_repeatable(stamp.round, self.session.members)
-        if not self._scheme.server_holds_model and stamp.round != self.rounds_done:
+        if self._chain is None and not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
                 AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
             )
@@ -237,6 +267,8 @@ class ParticipantMachine:
             train=self._train,
             withdraw=self._withdraw,
             equipment=self._parts.equipment,
+            chain=self._chain.point() if self._chain is not None else None,
+            sums=self._chain or SumRules(),
         )
 
     def _train(self, then: WhenTrained, now: float) -> list[Event]:
@@ -322,12 +354,15 @@ class ParticipantMachine:
                 return [outcome.event(stamp), Send(SERVER, Knock(Stamp()))]
             case Prepared():
                 self._secrets = outcome.secrets
-                if outcome.adopted_model is None or outcome.rounds_done in (None, self.rounds_done):
+                if self._chain is None or outcome.chain is None:
                     return []
-                self.model, self.rounds_done = outcome.adopted_model, outcome.rounds_done
-                return [ModelTaken(self.rounds_done, self.model)]
+                taken = self._chain.take_over(outcome.chain)
+                self._follow_chain(self._chain)
+                return taken
 
     def _commit(self, stamp: Stamp, outcome: Committed) -> list[Event]:
+        if self._chain is not None and outcome.chain is not None:
+            self._chain.commit(outcome.chain)
         if outcome.model is not None:
             self.model = outcome.model
         self.rounds_done = stamp.round + 1
@@ -335,7 +370,13 @@ class ParticipantMachine:
         self._training.forget()
         return [
             RoundCommitted(
-                stamp.round, stamp.attempt, outcome.members, outcome.model_hash, outcome.model, outcome.total
+                stamp.round,
+                stamp.attempt,
+                outcome.members,
+                outcome.model_hash,
+                outcome.model,
+                outcome.total,
+                chain=outcome.chain,
             )
         ]
 
@@ -348,10 +389,8 @@ class ParticipantMachine:
     def _leave(self, message: Farewell) -> list[Event]:
         if self.phase is ParticipantPhase.FINISHING:
             return []
-        if message.completed and self._scheme.server_holds_model:
-            require_model_shape(message.model, self._rules.parameters.dimension)
-            self.model, self.rounds_done = message.model, message.stamp.round
-        events = self._abandon_attempt("the server ended the run")
+        taken = self._take_parting_model(message) if message.completed else []
+        events = [*taken, *self._abandon_attempt("the server ended the run")]
         self._move(Farewell, ParticipantPhase.FINISHING)
         self._deadline = None
         if not message.completed:
@@ -360,6 +399,16 @@ class ParticipantMachine:
             detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}"
             return [*events, RunFailed(AbortReason.TIMED_OUT, self._parts.identity.name, detail)]
         return [*events, RunFinished(self.rounds_done, self.model)]
+
+    def _take_parting_model(self, message: Farewell) -> list[Event]:
+        if self._chain is not None:
+            taken = self._chain.take_parting_state(message)
+            self._follow_chain(self._chain)
+            return taken
+        if self._scheme.server_holds_model:
+            require_model_shape(message.model, self._rules.parameters.dimension)
+            self.model, self.rounds_done = message.model, message.stamp.round
+        return []
 
     def _knock(self, now: float) -> list[Event]:
         self._deadline = now + self._rules.timing.patience_s / KNOCKS_PER_PATIENCE

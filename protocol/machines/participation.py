@@ -15,20 +15,19 @@ its commitment must be able to repeat the round, or the run is lost. The two agr
 
 The server remembers for whom it asked shares, so that it asks for no others; parties do not rely on that.
 
-A peer that holds the model itself also remembers the result that it stated last. If it stops before it hears that the
-others agree, while one of them has committed, it needs nobody's word that this is the model it computed.
-
 Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import AttemptEntered, Decision, ListSigned, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade
 from veilsum.protocol.wire.messages import Stamp
 
@@ -53,14 +52,26 @@ class Given:
 class ParticipationRecord:
     """Cohorts of all sums so far; and the rounds that are spent, with the details of the last one.
 
-    A round without details stays spent whatever the cohort. `stated` is the last round that we computed a result of,
-    and the hash of that model.
+    A round without details stays spent whatever the cohort.
     """
 
     cohorts: list[frozenset[PartyId]] = field(default_factory=list)
     spent: dict[int, Spent | None] = field(default_factory=dict)
-    stated: tuple[int, bytes] | None = None
     given: Given = Given()
+    entered: tuple[int, tuple[EnteredAttempt, ...]] = (-1, ())
+    """The last round that we entered an attempt of, and all of its attempts that we entered."""
+
+    def attempts_at(self, round_number: int) -> tuple[EnteredAttempt, ...]:
+        """What we say of earlier attempts of a round."""
+        return self.entered[1] if self.entered[0] == round_number else ()
+
+    def uploaded_at(self, round_number: int) -> bool:
+        """Whether we gave an update in a round, as far as our own disk knows."""
+        return self.given.round == round_number
+
+    def sign(self, stamp: Stamp, survivors: tuple[PartyId, ...], voucher: bytes) -> DecisionMade:
+        """From here on this is our list; the decision must be durable before the signature leaves."""
+        return self._decide(ListSigned(stamp.round, stamp.attempt, survivors, voucher))
 
     def remember(self, cohort: frozenset[PartyId]) -> None:
         if cohort not in self.cohorts:
@@ -81,10 +92,6 @@ class ParticipationRecord:
         """From here on a sum over this cohort may be open; the decision must be durable before the next message."""
         return self._decide(RoundSpent(stamp.round, stamp.attempt, frozenset(cohort), frozenset(electorate)))
 
-    def state(self, stamp: Stamp, model_hash: bytes) -> DecisionMade:
-        """This is what we computed; the decision must be durable before anyone is told."""
-        return self._decide(ResultStated(stamp.round, stamp.attempt, model_hash))
-
     def _decide(self, decision: Decision) -> DecisionMade:
         self.note(decision)
         return DecisionMade(decision)
@@ -92,19 +99,41 @@ class ParticipationRecord:
     def note(self, decision: Decision) -> None:
         """Take over a decision, as it is made or as it becomes durable: twice is as good as once."""
         match decision:
-            case ResultStated():
-                self.stated = decision.round, decision.model_hash
             case UpdateGiven():
                 before = self.given.updates if self.given.round == decision.round else {}
                 self.given = Given(decision.round, {**before, decision.model_hash: decision.update})
+                self._note_attempt(decision, uploaded=True)
+            case ListSigned():
+                self._note_attempt(decision, signed=decision.survivors, voucher=decision.voucher)
+            case AttemptEntered():
+                self._note_entered(decision)
             case RoundSpent():
                 self._note_spent(decision)
+
+    def _note_entered(self, decision: AttemptEntered) -> None:
+        before = self.attempts_at(decision.round)
+        if decision.session and all(one.session != decision.session for one in before):
+            new = EnteredAttempt(decision.session, decision.attempt, decision.members)
+            self.entered = decision.round, (*before, new)
+
+    def _note_attempt(self, decision: Decision, **changes: Any) -> None:
+        """Only the attempt that we entered last is still under way."""
+        before = self.attempts_at(decision.round)
+        if before and before[-1].attempt == decision.attempt:
+            self.entered = decision.round, (*before[:-1], replace(before[-1], **changes))
 
     def _note_spent(self, decision: RoundSpent) -> None:
         details = Spent(decision.cohort, decision.electorate) if decision.cohort else None
         self.spent = {**dict.fromkeys(self.spent), decision.round: details}
         if decision.cohort:
             self.remember(decision.cohort)
+            self._note_attempt_list(decision)
+
+    def _note_attempt_list(self, decision: RoundSpent) -> None:
+        """Without recovery there is no list to sign: the upload is the signature under all members."""
+        before = self.attempts_at(decision.round)
+        if before and before[-1].attempt == decision.attempt and not before[-1].signed:
+            self._note_attempt(decision, signed=tuple(sorted(decision.cohort)))
 
     def cohort_of(self, round_number: int) -> frozenset[PartyId] | None:
         """Over whom the round's sum may be open, as far as is known."""

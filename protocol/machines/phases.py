@@ -34,7 +34,12 @@ SERVER_TABLE = TransitionTable(
         (ServerPhase.IDLING, "start"): (ServerPhase.OPENING, ServerPhase.FINISHING),
         (ServerPhase.IDLING, Knock): (ServerPhase.IDLING,),
         (ServerPhase.OPENING, Knock): (ServerPhase.OPENING,),
-        (ServerPhase.OPENING, Hello): (ServerPhase.OPENING, ServerPhase.PREPARING, ServerPhase.RUNNING),
+        (ServerPhase.OPENING, Hello): (
+            ServerPhase.OPENING,
+            ServerPhase.PREPARING,
+            ServerPhase.RUNNING,
+            ServerPhase.FINISHING,
+        ),
         (ServerPhase.OPENING, "deadline"): (
             ServerPhase.PREPARING,
             ServerPhase.RUNNING,

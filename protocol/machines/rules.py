@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Timing
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.state import ChainState, TakeStep
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.numbers.model import Model
@@ -44,16 +46,37 @@ class RoleParts:
     random: RandomBytes = field(repr=False)
     apply: ApplyMean = field(repr=False)
     equipment: object | None = field(default=None, repr=False)
+    take_step: TakeStep | None = field(default=None, repr=False)
+
+    @property
+    def chain_step(self) -> TakeStep:
+        """How parties that keep a chain step; one that remembers nothing is `apply`."""
+        if self.take_step is not None:
+            return self.take_step
+        return lambda model, memory, mean, position: (self.apply(model, mean, position), memory)
 
 
 @dataclass(frozen=True)
 class StartingPoint:
     """What a party knows when its machine starts; `attempt` is the first number not used in the round that is next.
 
-    `model` is None for a party that is given it in each round.
+    `model` is None for a party that is given it in each round. `chain` is what it kept of the chain, if it did.
     """
 
     model: Model | None = field(default=None, repr=False)
     rounds_done: int = 0
     attempt: int = 0
     record: ParticipationRecord = field(default_factory=ParticipationRecord, repr=False)
+    chain: ChainRecord | None = field(default=None, repr=False)
+    forgetful: bool = False
+    """Whether the party lost what it had on disk, and may have voted and uploaded before."""
+
+    def chain_record(self, roster: Roster) -> ChainRecord:
+        """What this party has of the roster's chain: what it kept, or its first model at position 0."""
+        anchor = roster.anchor
+        if self.chain is not None:
+            return self.chain if anchor is None else self.chain.under(anchor)
+        if self.model is None or anchor is None:
+            return ChainRecord(self.rounds_done)
+        first = ChainState.of(anchor.chain, 0, b"", self.model)
+        return ChainRecord(0, first, votes_here=not self.forgetful).under(anchor)

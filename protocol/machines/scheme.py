@@ -53,19 +53,18 @@ class Scheme(ABC):
     """The smallest sum that a party takes part in, where `min_parties` is not set; more where updates are hidden
     and the federation's colluders demand it."""
 
-    has_chain: ClassVar[bool] = False
-    """Whether participants hold a chain of models that begins at the roster's anchor, and take each step themselves."""
-
     announces_next_hash: ClassVar[bool] = True
     """Whether participants are told the hash of the model after a round, where the server holds it."""
 
+    has_chain: ClassVar[bool] = False
+    """Whether every party takes the step itself from a verified sum, so that the server cannot choose the model.
+
+    The step is one of protocol/numbers/step_kinds.py, whose settings are then among the parameters. Elsewhere it is the
+    server's own, and may be one of torch.
+    """
+
     exact: ClassVar[bool] = True
     """Whether the result is the mean of the fixed-point encodings, bit for bit."""
-
-    steps_by_parties: ClassVar[bool] = False
-    """Whether every participant can take the step on the mean itself: one of protocol/numbers/step_kinds.py, whose
-    settings are then among the parameters. Elsewhere the step is the server's own, and may be one of torch.
-    """
 
     learns: ClassVar[Mapping[str, str]]
     """Role -> what it may learn, in words; shown by `veilsum simulate` and checked by the audit."""
@@ -93,6 +92,10 @@ class Scheme(ABC):
 
     def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
         return None
+
+    def certifies(self, parameters: Parameters) -> bool:
+        """Whether parties vote on each position of the chain; without votes the server says which model is next."""
+        return self.has_chain
 
     def options_of(self, settings: Mapping[str, Any]) -> Mapping[str, str]:
         """What the scheme makes of the settings that all parties agree on, by name: options that users do not set."""
@@ -207,7 +210,7 @@ def require_equipped(
     scheme: Scheme, model: Model | None, equipment: object | None, *, at_server: bool
 ) -> None:
     """Refuse to build a machine without the model it holds, or without what its scheme works with."""
-    if scheme.server_holds_model == at_server and model is None:
+    if ((scheme.has_chain and not at_server) or scheme.server_holds_model == at_server) and model is None:
         who = "server" if at_server else str(scheme.participant_role)
         raise LocalProtocolError(f"the {who} of {scheme.name} holds the model: pass the first one")
     scheme.require_equipment(equipment, at_server=at_server)

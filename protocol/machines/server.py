@@ -10,10 +10,12 @@ Implements specs/protocol.md, section 1.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from veilsum.protocol.agreed.parameters import Rekey
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.agreement import require_new_key
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId, SessionId
@@ -24,6 +26,7 @@ from veilsum.protocol.machines.attempt import (
     Prepared,
     ServerContext,
     drop_stale_work,
+    failure_of,
     next_model_of,
     require_same_attempt,
 )
@@ -38,6 +41,7 @@ from veilsum.protocol.machines.events import (
     SessionBegan,
     Warned,
 )
+from veilsum.protocol.machines.on_chain import ServerOnChain
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -53,7 +57,6 @@ from veilsum.protocol.machines.session import (
     SessionOpened,
     SessionTerms,
     Withdrawn,
-    hash_model,
 )
 from veilsum.protocol.machines.transitions import Phase, Trigger
 from veilsum.protocol.numbers.model import Model
@@ -72,7 +75,8 @@ class ServerMachine:
         self._parts = parts
         self._parting_model: Model | None = None
         self.model = begin.model if scheme.server_holds_model else None
-        self._model_hash = hash_model(self.model) if self.model is not None else b""
+        self._chain = ServerOnChain(scheme, rules, parts, begin) if scheme.has_chain else None
+        self._model_hash = self._hash_held()
         self.rounds_done = self._rounds_told = begin.rounds_done
         self.attempt = begin.attempt
         self._record = begin.record
@@ -85,10 +89,17 @@ class ServerMachine:
         self._lost: set[PartyId] = set()
         self._named: dict[PartyId, PartyNamed] = {}
         self._left_out: frozenset[PartyId] = frozenset()
+        self._behind: frozenset[PartyId] = frozenset()
         self._opening_deadline: float | None = None
         self._machine: AttemptMachine | None = None
         self._failed: Failed | None = None
         self._failures = 0
+
+    def _hash_held(self) -> bytes:
+        """What rounds say of the model that they start from, where the server holds it."""
+        if self.model is None:
+            return b""
+        return hash_model(self.model) if self._chain is None else self._chain.point().state.hash
 
     @property
     def machine(self) -> AttemptMachine | None:
@@ -161,6 +172,8 @@ class ServerMachine:
         self.session = None
         self._invitation = require_random(self._parts.random, NONCE_BYTES)
         self._hellos = {}
+        if self._chain is not None:
+            self._chain.open()
         self._opening_deadline = now + self._rules.timing.opening_s
         invitation = Invitation(Stamp(), self._invitation)
         everyone = self._rules.roster.participants
@@ -200,9 +213,10 @@ class ServerMachine:
             if known is None and self._dismissal(sender) is None:
                 self._knocking.add(sender)
             return []
+        if self._chain is not None:
+            self._chain.admit(sender, hello)
         self._hellos[sender] = hello.hello
-        enough = len(self._hellos) >= self._rules.parameters.min_parties
-        if enough and self._expected & self._welcome <= self._hellos.keys():
+        if self._too_few_here() is None and self._expected & self._welcome <= self._hellos.keys():
             return self._close_opening(Hello, now)
         return []
 
@@ -222,22 +236,59 @@ class ServerMachine:
     def _terms(self) -> SessionTerms:
         return SessionTerms(self._rules.roster, self._rules.parameters, self._invitation)
 
+    def _too_few_here(self) -> Failed | None:
+        """Why those who are here cannot begin a session, if so."""
+        here, minimum = len(self._hellos), self._rules.parameters.min_parties
+        if here < minimum:
+            missing = ", ".join(sorted(set(self._rules.roster.participants) - self._hellos.keys())[:10])
+            detail = f"{here} of at least {minimum} parties are here; missing: {missing}"
+            return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail)
+        voters = self._chain.missing_voters(self._hellos) if self._chain is not None else ()
+        if not voters:
+            return None
+        detail = (
+            f"too few of those who vote on the next model are here; missing: {', '.join(voters[:10])}; if they do not "
+            "come back, the organiser goes on with a checkpoint"
+        )
+        return Failed(AbortReason.NO_QUORUM, detail=detail)
+
     def _close_opening(self, trigger: Trigger, now: float) -> list[Event]:
-        if len(self._hellos) < self._rules.parameters.min_parties:
-            missing = sorted(set(self._rules.roster.participants) - self._hellos.keys())
-            return self._abandon(
-                trigger,
-                Failed(
-                    AbortReason.COHORT_TOO_SMALL,
-                    detail=f"{len(self._hellos)} of at least {self._rules.parameters.min_parties} parties are here; "
-                    f"missing: {', '.join(missing[:10])}",
-                ),
-            )
-        self.session = self._terms.open(self._hellos)
+        too_few = self._too_few_here()
+        if too_few is not None:
+            return self._abandon(trigger, too_few)
+        try:
+            events = self._catch_up()
+        except Rejection as problem:
+            return self._abandon(trigger, failure_of(problem))
+        if self.rounds_done >= self._rules.rounds:
+            return events + self._finish(trigger)
+        return events + self._begin_session(trigger, now)
+
+    def _catch_up(self) -> list[Event]:
+        """The chain may be certified beyond what we knew: go on from there."""
+        if self._chain is None:
+            return []
+        events = self._chain.catch_up()
+        self._follow_chain(self._chain)
+        return events
+
+    def _follow_chain(self, chain: ServerOnChain) -> None:
+        if chain.record.position != self.rounds_done:
+            self.rounds_done, self.attempt = chain.record.position, 0
+            self._rounds_told = max(self._rounds_told, self.rounds_done)
+        if chain.record.state is not None and self._scheme.server_holds_model:
+            self.model = chain.record.state.model
+        self._model_hash = self._hash_held()
+
+    def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
+        certificate = self._chain.record.certificate if self._chain is not None else None
+        self.session = replace(self._terms.open(self._hellos), certificate=certificate)
+        self._behind = self._chain.behind(self.session) if self._chain is not None else frozenset()
         self._expected = frozenset(self.session.members)
         self._knocking -= self._expected
         self._lost = set()
-        opened = SessionOpened(Stamp(self.session.id, self.rounds_done, self.attempt), self.session.hellos)
+        stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
+        opened = SessionOpened(stamp, self.session.hellos, certificate)
         events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
         events += [Send(name, opened) for name in self.session.members]
         setup = self._scheme.server_setup(self._context(self.session))
@@ -258,6 +309,8 @@ class ServerMachine:
             next_model=next_model_of(self._parts.apply, self.rounds_done),
             record=self._record,
             equipment=self._parts.equipment,
+            chain=self._chain.point() if self._chain is not None else None,
+            behind=self._behind,
         )
 
     def _begin_round(self, trigger: Trigger, now: float) -> list[Event]:
@@ -279,16 +332,8 @@ class ServerMachine:
                 return events + self._commit(outcome, now)
             case Failed() as failed:
                 return events + self._retry(failed, now)
-            case Prepared() as prepared:
-                return events + self._begin_prepared(prepared, now)
-
-    def _begin_prepared(self, prepared: Prepared, now: float) -> list[Event]:
-        """Where participants hold the model, the round that is next is what they say it is."""
-        if prepared.rounds_done is not None and prepared.rounds_done != self.rounds_done:
-            self.rounds_done, self.attempt = prepared.rounds_done, 0
-        if self.rounds_done >= self._rules.rounds:
-            return self._finish("outcome")
-        return self._begin_round("outcome", now)
+            case Prepared():
+                return events + self._begin_round("outcome", now)
 
     def _commit(self, outcome: Committed, now: float) -> list[Event]:
         assert self.session is not None
@@ -296,6 +341,11 @@ class ServerMachine:
         if self._scheme.server_holds_model:
             self.model = outcome.model
         self._model_hash = outcome.model_hash
+        self._behind = frozenset()
+        certificate = None
+        if self._chain is not None and outcome.chain is not None:
+            self._chain.commit(outcome.chain)
+            certificate = outcome.chain.certificate
         committed = RoundCommitted(
             self.rounds_done,
             self.attempt,
@@ -304,6 +354,7 @@ class ServerMachine:
             outcome.model,
             outcome.total,
             outcome.loss,
+            outcome.chain,
         )
         # Peers that did not hear of each other's results repeat a round that was told already: the same sum again.
         events: list[Event] = self._name(outcome.named)
@@ -311,7 +362,7 @@ class ServerMachine:
         self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
         if self._scheme.server_holds_model:
             known_hash = outcome.model_hash if self._scheme.announces_next_hash else b""
-            closed = RoundClosed(stamp, True, outcome.members, known_hash)
+            closed = RoundClosed(stamp, True, outcome.members, known_hash, certificate=certificate)
             events += [Send(name, closed) for name in self.session.members]
         self.rounds_done += 1
         self.attempt = self._failures = 0
@@ -370,7 +421,11 @@ class ServerMachine:
         reason, detail = (
             ("", "") if self._failed is None else (self._failed.reason.value, self._failed.detail)
         )
-        return Farewell(Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model)
+        told = Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model
+        if self._chain is None or not len(model):
+            return Farewell(*told)
+        record, state = self._chain.record, self._chain.point().state
+        return Farewell(*told, np.frombuffer(state.memory, dtype=np.uint8), state.before, record.certificate)
 
     def _model_to_keep(self) -> Model:
         """What participants are left with, made once: nothing where the server holds no model or gives none away."""

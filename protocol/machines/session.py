@@ -18,12 +18,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.chain.position import PositionStatement
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.state import hash_model
+from veilsum.protocol.chain.statements import EnteredAttempt, require_vouched
+from veilsum.protocol.chain.votes import Certificate, Vote
 from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity
@@ -39,10 +44,19 @@ HELLO_DOMAIN = "hello"
 @record
 @dataclass(frozen=True, slots=True)
 class HelloRecord:
+    """`fresh`: has no vote at its position; `attempts`: what it did there before, where parties keep a chain."""
+
     nonce: Annotated[bytes, Length(NONCE_BYTES)]
     box_key: Annotated[bytes, Length(32)]
     rounds_done: int
     signature: Annotated[bytes, Length(64)]
+    fresh: bool = False
+    attempts: tuple[EnteredAttempt, ...] = ()
+
+    def statement(self, sender: PartyId, position: int) -> PositionStatement:
+        """What it says of a position; one that is not there says that it was in no attempt."""
+        here = self.attempts if self.rounds_done == position else ()
+        return PositionStatement(sender, tuple(one.described(position) for one in here), self.fresh)
 
 
 @message("session.knock")
@@ -61,25 +75,37 @@ class Invitation(Message):
 @message("session.hello")
 @dataclass(frozen=True, slots=True)
 class Hello(Message):
+    """A hello; where parties keep a chain, also what proves their position, and their vote on the next one."""
+
     stamp: Stamp
     invitation: Annotated[bytes, Length(NONCE_BYTES)]
     hello: HelloRecord
+    certificate: Certificate | None = None
+    vote: Vote | None = None
 
 
 @message("session.opened")
 @dataclass(frozen=True, slots=True)
 class SessionOpened(Message):
+    """All hellos; `certificate` proves the position that the session begins at, where parties keep a chain."""
+
     stamp: Stamp
     hellos: Mapping[PartyId, HelloRecord]
+    certificate: Certificate | None = None
 
 
 @message("round.opened")
 @dataclass(frozen=True, slots=True)
 class RoundOpened(Message):
-    """`model` is empty where the participants hold the model themselves."""
+    """`model` is empty where the participants hold the model themselves, but for one that is behind on a chain.
+
+    That one is given the memory of the step and the hash of the state before, too.
+    """
 
     stamp: Stamp
     model: Tensor
+    memory: Tensor | None = None
+    before: Annotated[bytes, Length(32, or_empty=True)] = b""
 
 
 @message("round.closed")
@@ -92,6 +118,7 @@ class RoundClosed(Message):
     members: tuple[PartyId, ...]
     next_model_hash: Annotated[bytes, Length(32, or_empty=True)]
     reason: Annotated[str, MaxLength(512)] = ""
+    certificate: Certificate | None = None
 
 
 @message("round.withdrawn")
@@ -113,6 +140,9 @@ class Farewell(Message):
     reason: Annotated[str, MaxLength(512)]
     detail: Annotated[str, MaxLength(1024)]
     model: Tensor
+    memory: Tensor | None = None
+    before: Annotated[bytes, Length(32, or_empty=True)] = b""
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)
@@ -122,11 +152,27 @@ class Session:
     id: SessionId
     hellos: Mapping[PartyId, HelloRecord]
     terms: SessionTerms = field(repr=False)
+    certificate: Certificate | None = field(default=None, repr=False)
+    """What proves the position that the session begins at, beyond the anchor of a chain."""
     _verified: set[PartyId] = field(default_factory=set, repr=False)
 
     @property
     def members(self) -> tuple[PartyId, ...]:
         return tuple(self.hellos)
+
+    @property
+    def positions(self) -> dict[PartyId, int]:
+        """How many rounds each member says it has done."""
+        return {name: hello.rounds_done for name, hello in self.hellos.items()}
+
+    @property
+    def voting_positions(self) -> dict[PartyId, int]:
+        """The same of those who have a vote there."""
+        return {name: hello.rounds_done for name, hello in self.hellos.items() if not hello.fresh}
+
+    def statements(self, position: int) -> dict[PartyId, PositionStatement]:
+        """What the members say they did at a position before."""
+        return {name: hello.statement(name, position) for name, hello in self.hellos.items()}
 
     def require_member(self, name: str) -> PartyId:
         if name not in self.hellos:
@@ -150,41 +196,44 @@ class SessionTerms:
     parameters: Parameters
     invitation: bytes
 
-    def hello_digest(self, name: PartyId, nonce: bytes, box_key: bytes, rounds_done: int) -> bytes:
+    def hello_digest(self, name: PartyId, hello: HelloRecord) -> bytes:
+        """What a hello signs: all that it says, and what it is bound to."""
         framed = length_prefixed(
             domain_tag("hello"),
             self.roster.digest,
             self.parameters.config_hash,
             self.invitation,
             name.encode(),
-            nonce,
-            box_key,
-            rounds_done.to_bytes(8, "big"),
+            *hello_parts(hello),
         )
         return hashlib.sha256(framed).digest()
 
     def new_hello(
-        self, me: Identity, box_key: AgreementKey, rounds_done: int, random: RandomBytes
+        self,
+        me: Identity,
+        box_key: AgreementKey,
+        rounds_done: int,
+        random: RandomBytes,
+        attempts: tuple[EnteredAttempt, ...] = (),
+        *,
+        fresh: bool = False,
     ) -> HelloRecord:
         nonce = require_random(random, NONCE_BYTES)
-        digest = self.hello_digest(me.name, nonce, box_key.public, rounds_done)
-        return HelloRecord(nonce, box_key.public, rounds_done, me.signing.sign(HELLO_DOMAIN, digest))
+        unsigned = HelloRecord(nonce, box_key.public, rounds_done, bytes(64), fresh, attempts)
+        signature = me.signing.sign(HELLO_DOMAIN, self.hello_digest(me.name, unsigned))
+        return replace(unsigned, signature=signature)
 
     def verify_hello(self, name: PartyId, hello: HelloRecord) -> None:
         self.roster.require_participant(name)
         require_agreement_key(hello.box_key)
-        digest = self.hello_digest(name, hello.nonce, hello.box_key, hello.rounds_done)
-        self.roster.verify(name, HELLO_DOMAIN, digest, hello.signature)
+        self.roster.verify(name, HELLO_DOMAIN, self.hello_digest(name, hello), hello.signature)
+        require_vouched(self.roster, hello.rounds_done, hello.attempts)
 
     def open(self, hellos: Mapping[PartyId, HelloRecord]) -> Session:
         """The session of these hellos, sorted by name; both sides compute it."""
         require_distinct_keys({name: hello.box_key for name, hello in hellos.items()})
         ordered = dict(sorted(hellos.items()))
-        parts = [
-            part
-            for name, hello in ordered.items()
-            for part in (name.encode(), hello.nonce, hello.box_key, hello.rounds_done.to_bytes(8, "big"))
-        ]
+        parts = [part for name, hello in ordered.items() for part in (name.encode(), *hello_parts(hello))]
         framed = length_prefixed(
             domain_tag("session"), self.roster.digest, self.parameters.config_hash, self.invitation, *parts
         )
@@ -212,6 +261,26 @@ class SessionTerms:
         return session
 
 
+def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:
+    """All that a hello says, without its signature."""
+    said = [
+        (
+            one.session,
+            one.attempt.to_bytes(8, "big"),
+            bytes([one.uploaded]),
+            _listed(one.members),
+            _listed(one.signed),
+        )
+        for one in hello.attempts
+    ]
+    counters = hello.rounds_done.to_bytes(8, "big") + bytes([hello.fresh])
+    return (hello.nonce, hello.box_key, counters, *(length_prefixed(*parts) for parts in said))
+
+
+def _listed(names: tuple[PartyId, ...]) -> bytes:
+    return "\n".join(names).encode()
+
+
 @dataclass(frozen=True)
 class Greeting:
     """A participant's answer to one invitation, and the keys that go with it."""
@@ -220,28 +289,35 @@ class Greeting:
     me: PartyId
     box_key: AgreementKey = field(repr=False)
     hello: HelloRecord
+    certificate: Certificate | None = None
+    vote: Vote | None = None
 
     @classmethod
-    def answer(cls, terms: SessionTerms, me: Identity, rounds_done: int, random: RandomBytes) -> Greeting:
+    def answer(
+        cls,
+        terms: SessionTerms,
+        me: Identity,
+        rounds_done: int,
+        random: RandomBytes,
+        chain: ChainRecord | None = None,
+        attempts: tuple[EnteredAttempt, ...] = (),
+    ) -> Greeting:
         box_key = AgreementKey.generate(random)
-        return cls(terms, me.name, box_key, terms.new_hello(me, box_key, rounds_done, random))
+        if chain is None:
+            return cls(terms, me.name, box_key, terms.new_hello(me, box_key, rounds_done, random))
+        fresh = not chain.votes_here
+        hello = terms.new_hello(me, box_key, rounds_done, random, attempts, fresh=fresh)
+        return cls(terms, me.name, box_key, hello, chain.certificate, chain.vote)
 
     @property
     def message(self) -> Hello:
-        return Hello(Stamp(), self.terms.invitation, self.hello)
+        return Hello(Stamp(), self.terms.invitation, self.hello, self.certificate, self.vote)
 
     def accept(self, opened: SessionOpened) -> Session:
         session = self.terms.accept(self.me, self.hello, opened.hellos)
         if opened.stamp.session != session.id:
             raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
-        return session
-
-
-def hash_model(model: Tensor) -> bytes:
-    """SHA-256 over a model's bytes, behind a tag and its length."""
-    digest = hashlib.sha256(length_prefixed(domain_tag("model")) + len(model).to_bytes(8, "big"))
-    digest.update(model.data.cast("B") if len(model) else b"")
-    return digest.digest()
+        return replace(session, certificate=opened.certificate)
 
 
 def require_no_model(opened: RoundOpened) -> None:

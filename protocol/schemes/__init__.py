@@ -17,7 +17,7 @@ A scheme is two machines, what each role may learn in words, and answers to what
 A machine is a `TransitionTable`, a handler for each of its messages (`@handles`), and an outcome: `Committed` or
 `Failed`. It returns events (`Send`, `WorkRequested`, ...) and never acts. Messages are frozen dataclasses under
 `@message("my-scheme.upload")`. What differs from the usual is said by attributes: `hides_updates`,
-`server_holds_model`, `steps_by_parties`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`,
+`server_holds_model`, `has_chain`, `perturbs`, `needs_rsa`, `exact`, `options`, and by methods: `problems`,
 `warnings`, `plan_numbers`, `equipment_of`, `options_of`, `parting_model`, `carries`. A scheme that changes one of ours
 derives from it (`Masked`, `Perturbed`, ...).
 
@@ -27,6 +27,7 @@ Importing this package registers the schemes that are built in. specs/schemes.md
 from __future__ import annotations
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule, Timing
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.crypto.kdf import KeyContext, Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
@@ -66,7 +67,7 @@ from veilsum.protocol.machines.events import (
     WorkRequested,
 )
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
-from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session, hash_model
+from veilsum.protocol.machines.session import RoundClosed, RoundOpened, Session
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Schedule
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
@@ -33,7 +34,7 @@ from veilsum.protocol.machines.attempt import (
 from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.scheme import Scheme
-from veilsum.protocol.machines.session import RoundClosed, RoundOpened, hash_model
+from veilsum.protocol.machines.session import RoundClosed, RoundOpened
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.model import LocalResult, Model

@@ -125,8 +125,11 @@ class ShareRecovery:
         """Adopt the list, or raise; returns warnings."""
         return self._checked.accept(proposed)
 
-    def sign(self) -> Event:
-        return Send(SERVER, self._checked.sign())
+    def sign(self) -> list[Event]:
+        """Decide, then sign: this list and no other."""
+        agreed, context = self._checked.agreed, self._context
+        decided = context.record.sign(context.stamp, agreed.survivors, agreed.voucher)
+        return [decided, Send(SERVER, self._checked.sign())]
 
     def believe(self, proof: SurvivorProof) -> SurvivorList:
         """The list that we signed, now that enough others have: no other can count any more."""

@@ -13,14 +13,17 @@ Implements specs/protocol.md, section 2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from veilsum.protocol.agreed.parameters import Differencing, Parameters
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.chain.statements import LIST_DOMAIN, list_digest
+from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import Graph
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext
 from veilsum.protocol.machines.events import Event, Warned
 from veilsum.protocol.secure_sum.shares import holders_of, threshold_around
@@ -38,6 +41,12 @@ class SurvivorList(Message):
     survivors: tuple[PartyId, ...]
     dropped: tuple[PartyId, ...]
     total: int
+    voucher: Annotated[bytes, Length(64, or_empty=True)] = b""
+    """The server's signature under the survivors: a member that signed the list can prove who proposed it."""
+
+    def vouched(self, server: Identity) -> SurvivorList:
+        digest = list_digest(self.stamp.without_model(), self.survivors)
+        return replace(self, voucher=server.signing.sign(LIST_DOMAIN, digest))
 
     @property
     def digest(self) -> bytes:
@@ -101,6 +110,9 @@ class SurvivorCheck:
             raise Rejection(reason, "a second survivor list for one attempt")
         self._require_partition(proposed)
         self._require_us_and_enough(proposed)
+        if self._context.parameters.threat is Threat.LYING and self._context.chain is not None:
+            digest = list_digest(self._context.stamp.without_model(), proposed.survivors)
+            self._context.roster.verify(SERVER, LIST_DOMAIN, digest, proposed.voucher)
         self._mask_graph.require_connected_among(proposed.survivors)
         warnings = check_differencing(self._context, frozenset(proposed.survivors))
         self.accepted = proposed
@@ -178,6 +190,7 @@ def check_differencing(context: ParticipantContext, cohort: frozenset[PartyId]) 
     """
     parameters = context.parameters
     context.record.require_same_cohort(context.stamp.round, cohort)
+    context.sums.require_list(cohort)
     if parameters.lists_neighbourhoods:
         return []
     change = context.record.nearest_other_cohort(cohort)

@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.crypto.linear_tag import TAG_BYTES, LinearTags, attempt_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
@@ -92,6 +93,11 @@ class AttemptTags:
         for start in range(0, len(vector), step):
             block = vector[start : start + step]
             yield np.add(block, lift, out=scratch[: len(block)])
+
+
+def upload_length(parameters: Parameters) -> int:
+    """The words of an upload whose sum is verified: those of the vector, and its tag."""
+    return parameters.vector_length + TAG_WORDS
 
 
 def attempt_tags(

@@ -172,7 +172,7 @@ def _colluder_problems(config: FederationValues, scheme: Scheme | None) -> Itera
 
 def _step(config: FederationValues, scheme: Scheme | None) -> str:
     """The step as all agree on it, where participants can take it."""
-    if scheme is None or not scheme.steps_by_parties:
+    if scheme is None or not scheme.has_chain:
         return ""
     from veilsum.roles.learning.training.party_step import make_step
 
@@ -201,16 +201,16 @@ def _require_fitting_optimizer(config: FederationValues) -> None:
     if config.server_optimizer == PLAIN_STEP:
         return
     scheme = config.load_scheme()
-    remembers = _remembers(config.server_optimizer, by_parties=scheme.steps_by_parties)
+    remembers = _remembers(config.server_optimizer, by_parties=scheme.has_chain)
     problems = []
-    if remembers and not scheme.server_holds_model:
+    if remembers and not scheme.server_holds_model and not scheme.has_chain:
         problems.append(
             f"server_optimizer: in {config.scheme} every peer takes the step itself, and one that joins later would "
             "remember nothing: use sgd with a rate (sgd:lr=0.5), or a scheme whose server holds the model"
         )
     if config.schedule != Schedule.FEDAVG.value:
         problems.append(f"server_optimizer: schedule {config.schedule} averages nothing: leave it out")
-    if config.task.partition(":")[0] == "vectors" and not scheme.steps_by_parties:
+    if config.task.partition(":")[0] == "vectors" and not scheme.has_chain:
         problems.append(f"server_optimizer: task {config.task} has no parameters: leave it out")
     if problems:
         raise ParameterError(problems)

@@ -63,7 +63,7 @@ class FirstModel:
 
 def state_first_model(identity: Identity, model: Model) -> FirstModel:
     """The statement of a party that begins with this model."""
-    from veilsum.protocol.machines.session import hash_model
+    from veilsum.protocol.chain.state import hash_model
 
     unsigned = FirstModel(identity.name, len(model), hash_model(model))
     signature = identity.signing.sign(_DOMAIN, unsigned.digest)

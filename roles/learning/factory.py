@@ -87,7 +87,7 @@ def make_step_optimizer(
 ) -> StepOptimizer | None:
     """What takes the step on the mean; None where the mean is applied as it is.
 
-    `by_parties` says that it is one that every party can take: `Scheme.steps_by_parties`.
+    `by_parties` says that it is one that every party can take: `Scheme.has_chain`.
     """
     if not options.steps_with_optimizer:
         return None

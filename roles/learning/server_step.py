@@ -47,6 +47,16 @@ class ServerStep:
     optimizer: StepOptimizer | None = None
     memory: dict[int, bytes] = field(default_factory=dict, repr=False)
 
+    def take(
+        self, model: Model, memory: bytes, mean: NDArray[np.float64], round_number: int
+    ) -> tuple[Model, bytes]:
+        """The next model and memory from these, for a party that keeps both itself."""
+        if self.optimizer is not None:
+            return self.optimizer.step(model, mean, round_number, memory)
+        training = self.training
+        rate = training.learning_rate_at(round_number)
+        return apply_update(model, mean, training.payload, rate), memory
+
     def apply(self, model: Model, mean: NDArray[np.float64] | None, round_number: int) -> Model:
         """The next model; the same arguments and memory give the same bytes."""
         training = self.training

@@ -3,6 +3,8 @@
     checkpoint-000000000042.json   numbers, checksum, and which model belongs to them
     model-<rounds>-<hash>.f32      the model: float32, little-endian
     memory-<rounds>-<hash>.bin     what the server's optimiser remembers, if it has one
+    step-<rounds>-<hash>.bin       what the step of a chain remembers
+    next-...                       the state that the party voted for, until it is certified
     lock                           held by the process that lives here
 
 Each checkpoint is a new file: written under a temporary name, flushed, renamed, and the folder flushed; so
@@ -42,13 +44,14 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.participation import Given, ParticipationRecord, Spent
 from veilsum.roles.federation.private_files import make_private_folder, replace_private_file
+from veilsum.roles.process.chain_fields import chain_parts, pack_chain, unpack_chain
 from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
 _FORMAT = "veilsum checkpoint"
 _FORMAT_VERSION = 4
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
-_PART_NAME = re.compile(r"(model|memory)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
+_PART_NAME = re.compile(r"(model|memory|step|next-model|next-step)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 _LONGEST_FILE = 64 * 1024 * 1024
 
 _Part: TypeAlias = dict[str, Any]
@@ -166,11 +169,12 @@ class StateFolder:
 
     def _save_parts(self, state: PersistentState) -> None:
         """Write the large parts that are not on disk yet; one that is still the same object is."""
-        parts: dict[str, tuple[object | None, str]] = {
-            "model": (state.model, "f32"),
-            "memory": (state.memory.get(state.rounds_done), "bin"),
+        parts: dict[str, object | None] = {
+            "model": state.model,
+            "memory": state.memory.get(state.rounds_done),
+            **chain_parts(state.chain),
         }
-        for kind, (value, ending) in parts.items():
+        for kind, value in parts.items():
             if value is None:
                 self._parts.pop(kind, None)
                 continue
@@ -180,6 +184,7 @@ class StateFolder:
                 value if isinstance(value, bytes) else np.ascontiguousarray(value, dtype="<f4").tobytes()
             )
             digest = hashlib.sha256(content).hexdigest()
+            ending = "f32" if kind.endswith("model") else "bin"
             name = f"{kind}-{state.rounds_done:012}-{digest[:16]}.{ending}"
             replace_private_file(self.folder / name, content)
             self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
@@ -194,8 +199,8 @@ class StateFolder:
             "rounds_done": state.rounds_done,
             "attempt": state.attempt,
             "spent": [_packed(number, spent) for number, spent in sorted(state.record.spent.items())],
-            "stated": _packed_statement(state.record.stated),
             "given": _packed_updates(state.record.given),
+            "chain": pack_chain(state.chain),
             "cohorts": [sorted(cohort) for cohort in state.record.cohorts],
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
         }
@@ -216,7 +221,6 @@ class StateFolder:
         record = ParticipationRecord(
             [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
             dict(_unpacked(spent) for spent in fields["spent"]),
-            _unpacked_statement(fields["stated"]),
             _unpacked_updates(fields["given"]),
         )
         parts, rounds_done = fields["parts"], fields["rounds_done"]
@@ -226,7 +230,14 @@ class StateFolder:
         self._parts = {kind: (values[kind], part) for kind, part in parts.items()}
         memory = {rounds_done: values["memory"]} if "memory" in values else {}
         return Saved(
-            PersistentState(rounds_done, values.get("model"), record, fields["attempt"], memory=memory)
+            PersistentState(
+                rounds_done,
+                values.get("model"),
+                record,
+                fields["attempt"],
+                memory=memory,
+                chain=unpack_chain(fields["chain"], values.get("model"), values),
+            ),
         )
 
     def _files(self) -> Iterator[tuple[int, Path]]:
@@ -274,14 +285,6 @@ def _packed_updates(given: Given) -> list[Any]:
 def _unpacked_updates(fields: list[Any]) -> Given:
     updates = {bytes.fromhex(model): bytes.fromhex(update) for model, update in fields[1].items()}
     return Given(int(fields[0]), updates)
-
-
-def _packed_statement(stated: tuple[int, bytes] | None) -> list[Any] | None:
-    return None if stated is None else [stated[0], stated[1].hex()]
-
-
-def _unpacked_statement(fields: list[Any] | None) -> tuple[int, bytes] | None:
-    return None if fields is None else (int(fields[0]), bytes.fromhex(fields[1]))
 
 
 class _Damaged(Exception):

@@ -109,7 +109,7 @@ def make_optimizer(context: RoleContext) -> StepOptimizer | None:
         return None
     from veilsum.roles.learning.factory import make_step_optimizer
 
-    return make_step_optimizer(context.load_task(), training, by_parties=scheme.steps_by_parties)
+    return make_step_optimizer(context.load_task(), training, by_parties=scheme.has_chain)
 
 
 def make_party_learner(context: RoleContext, state: Path) -> Learner:

@@ -36,6 +36,8 @@ def rules_of(config: FederationConfig, roster: Roster, dimension: int) -> Machin
 
 def holds_model(scheme: Scheme, name: PartyId) -> bool:
     """Whether this party brings the model along from round to round, or is given it in each."""
+    if scheme.has_chain and name != SERVER:
+        return True
     return scheme.server_holds_model == (name == SERVER)
 
 
@@ -54,6 +56,6 @@ def make_machine(
     """A machine that starts from what the party has on disk."""
     name = parts.identity.name
     model = state.model if holds_model(scheme, name) else None
-    begin = StartingPoint(model, state.rounds_done, state.attempt, state.record)
+    begin = StartingPoint(model, state.rounds_done, state.attempt, state.record, state.chain)
     kind = ServerMachine if name == SERVER else ParticipantMachine
     return kind(scheme, rules, parts, begin)

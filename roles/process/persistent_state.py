@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.machines.decisions import VoteCast
 from veilsum.protocol.machines.events import (
     AttemptBegan,
     DecisionMade,
@@ -25,7 +27,8 @@ from veilsum.protocol.numbers.model import Model
 class PersistentState:
     """`attempt` is the first number not yet used in the round that is next; `life` counts starts.
 
-    `memory` is what a server's optimiser knew at the beginning of a round, by round.
+    `memory` is what a server's optimiser knew at the beginning of a round, by round. `chain` is what the party keeps of
+    the chain, where there is one.
     """
 
     rounds_done: int
@@ -34,6 +37,7 @@ class PersistentState:
     attempt: int = 0
     life: int = 0
     memory: dict[int, bytes] = field(default_factory=dict, repr=False)
+    chain: ChainRecord | None = field(default=None, repr=False)
 
     def note(self, event: Event) -> bool:
         """Take over what must survive a restart; whether there was anything."""
@@ -41,11 +45,11 @@ class PersistentState:
             case RoundCommitted():
                 self.rounds_done = event.round + 1
                 self.attempt = 0
-                self._hold(event.model)
+                self._hold(event.model, event.chain)
             case ModelTaken():
                 self.rounds_done = event.rounds_done
                 self.attempt = 0
-                self._hold(event.model)
+                self._hold(event.model, event.chain)
             case RunFinished():
                 self.rounds_done = event.rounds
                 self.attempt = 0
@@ -55,6 +59,8 @@ class PersistentState:
             case DecisionMade():
                 self.attempt = event.decision.attempt + 1
                 self.record.note(event.decision)
+                if isinstance(event.decision, VoteCast):
+                    self.chain = event.decision.chain
             case _:
                 return False
         return True
@@ -65,6 +71,8 @@ class PersistentState:
         kept = replace(record, cohorts=list(record.cohorts), spent=dict(record.spent))
         return replace(self, record=kept, memory=dict(self.memory))
 
-    def _hold(self, model: Model | None) -> None:
+    def _hold(self, model: Model | None, chain: ChainRecord | None = None) -> None:
         if model is not None:
             self.model = model
+        if chain is not None:
+            self.chain = chain

@@ -235,7 +235,7 @@ class RoleProcess:
         random = require_real_entropy(system_entropy)
         context = self.context
         step = step_of(context.loaded.config, context.name, self.state, self.optimizer)
-        parts = RoleParts(context.identity, random, step.apply, self.equipment)
+        parts = RoleParts(context.identity, random, step.apply, self.equipment, step.take)
         machine = make_machine(self.scheme, self.rules, parts, self.state)
         if self.recording is not None:
             self.recording.hear_secrets(self.context.name, self.equipment)

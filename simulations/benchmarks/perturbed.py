@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.perturbation.algebra.exchange import answer, conclude
 from veilsum.protocol.perturbation.algebra.key import new_key

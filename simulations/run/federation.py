@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from veilsum.protocol.agreed.anchor import CHAIN_ID_BYTES
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.state import first_anchor
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -98,15 +100,13 @@ class Federation(FederationInMemory):
         return cls(
             config=config,
             scheme=scheme,
-            rules=rules_of(config, simulated_roster(identities), len(model)),
+            rules=rules_of(config, simulated_roster(scheme, identities, model, entropy), len(model)),
             identities=identities,
             learners=learners,
             initial_model=model,
             entropy=entropy,
             equipping=equipping,
-            optimizer=make_step_optimizer(
-                task, config.training_options(), by_parties=scheme.steps_by_parties
-            ),
+            optimizer=make_step_optimizer(task, config.training_options(), by_parties=scheme.has_chain),
         )
 
     def defence_notes(self) -> Iterator[str]:
@@ -139,7 +139,7 @@ class Federation(FederationInMemory):
         """A machine that starts from what the party has on disk."""
         random = self.entropy.for_party(f"{name}/{state.life}")
         step = step_of(self.config, name, state, self.optimizer)
-        parts = RoleParts(self.identities[name], random, step.apply, self.equipment[name])
+        parts = RoleParts(self.identities[name], random, step.apply, self.equipment[name], step.take)
         return make_machine(self.scheme, self.rules, parts, state)
 
     def server_step(self) -> ServerStep:
@@ -161,6 +161,12 @@ def simulated_identities(
     return identities
 
 
-def simulated_roster(identities: Mapping[PartyId, Identity]) -> Roster:
-    """A roster of these, in their order, which nobody needs to sign."""
-    return Roster(1, tuple(identity.public for identity in identities.values()))
+def simulated_roster(
+    scheme: Scheme, identities: Mapping[PartyId, Identity], first: Model, entropy: SeededEntropy
+) -> Roster:
+    """A roster of these, in their order, which nobody needs to sign; `first` is where a chain begins."""
+    public = tuple(identity.public for identity in identities.values())
+    if not scheme.has_chain:
+        return Roster(1, public)
+    chain = entropy.for_party("chain")(CHAIN_ID_BYTES)
+    return Roster(1, public, first_anchor(chain, first, tuple(name for name in identities if name != SERVER)))

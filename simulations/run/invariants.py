@@ -32,7 +32,7 @@ import numpy as np
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, Event, RoundCommitted, SessionBegan
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList
@@ -139,7 +139,7 @@ class InvariantMonitor(RunObserver):
         elif isinstance(message, SealedShares):
             self._dealt.add((party, _attempt(message.stamp)))
         elif message.states_result:
-            self._require_decided("I3", party, ResultStated, message)
+            self._require_decided("I3", party, VoteCast, message)
         elif isinstance(message, ReleasedShares):
             self._require_decided("I4", party, RoundSpent, message)
             self._require_asked(party, message)

@@ -87,7 +87,7 @@ class TableFederation(FederationInMemory):
 
     @property
     def initial_model(self) -> Model:
-        return np.zeros(self.parameters.dimension, dtype=np.float32)
+        return _first_model(self.parameters.dimension)
 
     def apply(self, model: Model, mean: NDArray[np.float64] | None, round_number: int) -> Model:
         if mean is None:
@@ -131,12 +131,16 @@ def found_federation(
             Parameters(scheme, encoding, dimension, **parameters),
             timing or Timing(),
             rounds,
-            simulated_roster(identities),
+            simulated_roster(found, identities, _first_model(dimension), entropy),
         ),
         identities=identities,
         learner=learner or MarkedLearner(names, dimension),
         entropy=entropy,
     )
+
+
+def _first_model(dimension: int) -> Model:
+    return np.zeros(dimension, dtype=np.float32)
 
 
 def _party_names(parties: int | Sequence[str]) -> tuple[PartyId, ...]:

@@ -2,7 +2,7 @@
  *
  * The server is the network: it picks the members of each attempt, shows any list to anyone, and lets signatures of an
  * older attempt come late. Corrupt participants state nothing and sign everything. The members of an attempt state, as
- * they enter it, which list they signed in each earlier one; the rule is that of protocol/machines/position.py. A
+ * they enter it, which list they signed in each earlier one; the rule is that of protocol/chain/position.py. A
  * participant crashes at most once, and then keeps its disk or loses it.
  *
  * A list is opened when enough have signed it and every honest participant in it has uploaded. Never are two different

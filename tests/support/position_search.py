@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 
-from veilsum.protocol.errors import Rejection
-from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.position import (
+from veilsum.protocol.chain.position import (
     AnyCohort,
     AttemptRecord,
     Cohort,
@@ -27,6 +25,8 @@ from veilsum.protocol.machines.position import (
     judge_upload,
     require_permitted,
 )
+from veilsum.protocol.errors import Rejection
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Stamp
 
 FIRST = Stamp(attempt=1)

@@ -48,7 +48,7 @@ class Mpc(Scheme):
     participant_role = Role.PEER
     server_holds_model = False
     needs_rsa = True
-    steps_by_parties = True
+    has_chain = True
     learns = {
         "server": "the mean of each round, hence the global model",
         "peer": "the global model",

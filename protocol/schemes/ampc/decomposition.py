@@ -35,14 +35,16 @@ from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.ring import Ring, RingVector
 from veilsum.protocol.numbers.stream import apply_masks
+from veilsum.protocol.secure_sum.group_key import GroupKey
 from veilsum.protocol.wire.messages import Stamp
 
 
 @dataclass(frozen=True)
 class SessionSecrets:
-    """What a peer holds of one session. `biases` is empty under `mpc`."""
+    """What a peer holds of one session; `group` is the key that all peers have. `biases` is empty under `mpc`."""
 
     graph: Graph
+    group: GroupKey
     given: Mapping[PartyId, Secret] = field(repr=False)
     taken: Mapping[PartyId, Secret] = field(repr=False)
     biases: Mapping[PartyId, Secret] = field(repr=False)
@@ -95,16 +97,21 @@ def add_biases_back(
     total += common
 
 
-def keyed_model_hash(secrets: SessionSecrets, stamp: Stamp, model_hash: bytes, use: str) -> bytes:
-    """A hash of the model that peers can compare and the server cannot test guesses against.
+def group_key_of(secrets: Mapping[PartyId, Secret]) -> GroupKey:
+    """The key that all peers of a session have: it comes from a secret of each, which all others were sent."""
+    joined = length_prefixed(*(secrets[owner].reveal() for owner in sorted(secrets)))
+    return GroupKey.of(Secret(hashlib.sha256(domain_tag("group-secrets") + joined).digest()))
 
-    Its key comes from every bias seed of the session. `use` keeps the models before and after a round apart: the
-    server must not even see that they are equal. Under `mpc` there are none, and the server knows the
-    model anyway.
+
+def keyed_state_hash(group: GroupKey, stamp: Stamp, state_hash: bytes, use: str) -> bytes:
+    """A hash of a state that peers can compare and the server cannot test guesses against.
+
+    `use` keeps the states before and after a round apart: the server must not even see that they are equal.
     """
-    if not secrets.biases:
-        return model_hash
-    joined = length_prefixed(*(secrets.biases[owner].reveal() for owner in sorted(secrets.biases)))
-    seed = Secret(hashlib.sha256(domain_tag("epoch-biases") + joined).digest())
-    key = derive_key(seed, Purpose.MODEL_HASH, stamp.without_model().key_context("", term=use))
-    return hmac.new(key.reveal(), model_hash, "sha256").digest()
+    key = derive_key(group.key, Purpose.MODEL_HASH, stamp.without_model().key_context("", term=use))
+    return hmac.new(key.reveal(), state_hash, "sha256").digest()
+
+
+def peers_box_key(group: GroupKey, stamp: Stamp, sender: PartyId, use: str) -> Secret:
+    """The key of one box of a peer's for all others."""
+    return derive_key(group.key, Purpose.SEAL, stamp.without_model().key_context(sender, term=use))

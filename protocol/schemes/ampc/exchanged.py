@@ -22,6 +22,7 @@ from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.numbers.stream import apply_masks
 from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, share_key
 from veilsum.protocol.schemes.ampc.messages import SeedsRevealed, ShareVector
+from veilsum.protocol.secure_sum.verification import upload_length
 from veilsum.protocol.wire.messages import Stamp
 
 
@@ -52,7 +53,7 @@ class ExchangedShares:
         ring = parameters.encoding.ring
         messages: list[Event] = []
         for taker in self._neighbours:
-            vector = ring.zeros(parameters.vector_length)
+            vector = ring.zeros(upload_length(parameters))
             apply_masks(ring, vector, add=[self._given_key(taker)])
             box = seal_box(self._box_secret(self._context.name, taker), vector.tobytes(), b"")
             messages.append(Send(taker, ShareVector(self._context.stamp, np.frombuffer(box, dtype=np.uint8))))
@@ -64,7 +65,7 @@ class ExchangedShares:
         require_absent(sender, self._taken_vectors)
         plain = open_box(self._box_secret(sender, self._context.name), message.box.tobytes(), b"")
         parameters, ring = self._context.parameters, self._context.parameters.encoding.ring
-        if len(plain) != parameters.vector_length * ring.word_bytes:
+        if len(plain) != upload_length(parameters) * ring.word_bytes:
             raise Rejection(
                 AbortReason.BAD_VECTOR, "the share has another length than the federation's vectors"
             )
@@ -88,7 +89,7 @@ class ExchangedShares:
         if not gone:
             return None
         parameters = self._context.parameters
-        taken_sum = parameters.encoding.ring.zeros(parameters.vector_length if self.as_tensors else 0)
+        taken_sum = parameters.encoding.ring.zeros(upload_length(parameters) if self.as_tensors else 0)
         for name in gone if self.as_tensors else ():
             taken_sum += self._taken_vectors[name]
         given = {name: self._given_key(name).reveal() for name in gone}

@@ -5,7 +5,7 @@ Set-up of a session:
     peer -> neighbour   ampc.seeds-for-neighbour   RSA(share secret, bias secret), signed
     peer -> server      ampc.seeds-for-others      RSA(bias secret) for every other peer, signed
     server -> peer      ampc.seeds-relayed         those of the others for this peer
-    peer -> everyone    ampc.model-held            how many rounds are done, and a keyed hash of the model
+    peer -> everyone    ampc.model-held            a keyed hash of the state, and what proves it, sealed for the peers
     peer -> peer        ampc.model-wanted          a joiner or returner asks for the current model
     peer -> peer        ampc.model-given           sealed
 
@@ -22,7 +22,7 @@ A round:
     server -> peers     ampc.seeds-complete        (after dropouts) everyone who had to has revealed them
     peer -> server      shares.released            self-mask shares of the survivors
     server -> peers     ampc.aggregate             the sum, still under the biases
-    peer -> everyone    ampc.result-digest         commit only if all agree
+    peer -> everyone    ampc.result-digest         a vote; what it says of the model is sealed for the peers
 
 Implements specs/protocol.md, section 4.
 """
@@ -34,11 +34,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from veilsum.protocol.chain.votes import Certificate, Vote
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
 
 SEEDS_DOMAIN = "sealed-seeds"
+MAX_PROOF_BYTES = 1 << 20
 
 
 @record
@@ -74,9 +76,32 @@ class SeedsRelayed(Message):
 @message("ampc.model-held")
 @dataclass(frozen=True, slots=True)
 class ModelHeld(Message):
+    """The state that a peer holds at the session's position; `proof` is a `ChainProof`, sealed under the group key."""
+
     stamp: Stamp
-    rounds_done: int
     keyed_hash: Annotated[bytes, Length(32)]
+    proof: Annotated[bytes, MaxLength(MAX_PROOF_BYTES)]
+
+
+@message("ampc.chain-proof")
+@dataclass(frozen=True, slots=True)
+class ChainProof(Message):
+    """Inside a `ModelHeld`: the certificate with hashes, or the vote for a state that nobody has certified yet."""
+
+    stamp: Stamp
+    certificate: Certificate | None
+    vote: Vote | None
+
+
+@message("ampc.state")
+@dataclass(frozen=True, slots=True)
+class StateContent(Message):
+    """Inside a `ModelGiven`: a state, as its hash covers it."""
+
+    stamp: Stamp
+    before: Annotated[bytes, Length(32, or_empty=True)]
+    model: Tensor
+    memory: Tensor
 
 
 @message("ampc.model-wanted")
@@ -134,9 +159,13 @@ class Aggregate(Message):
 class ResultDigest(Message):
     states_result = True
 
+    """What a peer computed: `vote` signs the ballot without hashes, `sealed_vote` the one with them, for the peers."""
+
     stamp: Stamp
     aggregate: Annotated[bytes, Length(32)]
     result: Annotated[bytes, Length(32)]
+    vote: Annotated[bytes, Length(64)]
+    sealed_vote: Annotated[bytes, MaxLength(128)]
 
 
 def seal_label(stamp: Stamp, sender: PartyId, receiver: PartyId) -> bytes:

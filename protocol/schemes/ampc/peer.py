@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from veilsum.protocol.agreed.parameters import Recovery
+from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -34,15 +35,15 @@ from veilsum.protocol.machines.attempt import (
     require_from_server,
     server_was_silent,
 )
-from veilsum.protocol.machines.events import Event, Send, WorkRequested
-from veilsum.protocol.machines.session import hash_model
+from veilsum.protocol.machines.decisions import VoteCast
+from veilsum.protocol.machines.events import DecisionMade, Event, Send, WorkRequested
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
-from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.schemes.ampc.ballots import BallotPair
 from veilsum.protocol.schemes.ampc.decomposition import (
     SessionSecrets,
     add_biases_back,
-    keyed_model_hash,
     subtracted_biases,
 )
 from veilsum.protocol.schemes.ampc.exchanged import ExchangedShares
@@ -51,6 +52,7 @@ from veilsum.protocol.secure_sum.masking import self_mask_key
 from veilsum.protocol.secure_sum.participant import OwnUpload, ShareRecovery, fresh_seed, require_recovery
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
+from veilsum.protocol.secure_sum.verification import TAG_WORDS, attempt_tags, upload_length
 
 
 class AmpcPeerPhase(Phase):
@@ -79,11 +81,11 @@ _BEFORE_RESULT = (
 
 @dataclass(frozen=True)
 class Result:
-    """What a peer computed from the aggregate."""
+    """What a peer computed from the aggregate: the verified sum, the state that follows, and its votes for that."""
 
     total: RingVector
-    model: Model
-    model_hash: bytes
+    after: ChainState
+    votes: BallotPair
     digest: ResultDigest
 
 
@@ -112,13 +114,15 @@ class AmpcPeer(AttemptMachine):
 
     def __init__(self, context: ParticipantContext) -> None:
         super().__init__(context.stamp)
-        assert context.model is not None
         self._context = context
         self._recovers = context.parameters.recovery is Recovery.SHARES
         self._secrets: SessionSecrets = context.secrets
         self._members = context.session.members
         # Nobody but the peers knows the model: what they derive is bound to the one that they really hold.
-        self._bound_stamp = replace(context.stamp, model_hash=hash_model(context.model))
+        self._bound_stamp = replace(context.stamp, model_hash=context.point.state.model_hash)
+        self._tags = attempt_tags(
+            context.parameters.encoding, self._secrets.group.key, self._bound_stamp, self._members
+        )
         self._self_seed = fresh_seed(context)
         self._shares = ExchangedShares(context, self._secrets, self._bound_stamp)
         self._own = OwnUpload(context, self._masked_vector)
@@ -172,7 +176,8 @@ class AmpcPeer(AttemptMachine):
 
     def _masked_vector(self, trained: LocalResult) -> RingVector:
         parameters, me = self._context.parameters, self._context.name
-        vector = parameters.encoding.encode(trained.payload, trained.samples)
+        words = parameters.encoding.encode(trained.payload, trained.samples)
+        vector = np.concatenate([words, self._tags.limbs_for(me, words)])
         own = [self_mask_key(self._self_seed, self.stamp, me)] if self._recovers else []
         biases = subtracted_biases(self._secrets, self._bound_stamp, me, self._members, parameters.bias)
         self._shares.exchange(vector, own, biases)
@@ -197,7 +202,7 @@ class AmpcPeer(AttemptMachine):
         warnings = recovery.consider(message)
         self.move(SurvivorList, _P.VOTING)
         self._wait(now)
-        return [*warnings, recovery.sign()]
+        return [*warnings, *recovery.sign()]
 
     @handles(SurvivorProof)
     def believe_survivors(self, sender: PartyId, message: SurvivorProof, now: float) -> list[Event]:
@@ -234,7 +239,7 @@ class AmpcPeer(AttemptMachine):
         expected = agreed if agreed is not None else self._members
         if message.survivors != expected:
             raise Rejection(AbortReason.SURVIVOR_LIST, "the sum is over another set than we agreed on")
-        self._aggregate = parameters.encoding.ring.require(message.vector, parameters.vector_length)
+        self._aggregate = parameters.encoding.ring.require(message.vector, upload_length(parameters))
         self._survivors = expected
         self.move(Aggregate, _P.ADDING_BIAS)
         self._wait(now)
@@ -242,29 +247,32 @@ class AmpcPeer(AttemptMachine):
 
     def _compute_result(self) -> Result:
         assert self._aggregate is not None
-        assert self._context.model is not None
-        parameters, stamp = self._context.parameters, self._bound_stamp
-        total = np.array(self._aggregate, dtype=parameters.encoding.ring.dtype)
+        parameters, survivors, point = self._context.parameters, self._survivors, self._context.point
+        words = np.array(self._aggregate, dtype=parameters.encoding.ring.dtype)
         add_biases_back(
-            parameters.encoding.ring, total, self._secrets, stamp, self._survivors, parameters.bias
+            parameters.encoding.ring, words, self._secrets, self._bound_stamp, survivors, parameters.bias
         )
-        mean, _ = parameters.encoding.decode_mean(total, len(self._survivors))
-        model = self._context.next_model(self._context.model, mean)
-        model_hash = hash_model(model)
+        total = words[:-TAG_WORDS]
+        self._tags.require_sum(total, words[-TAG_WORDS:], survivors)
+        mean, _ = parameters.encoding.decode_mean(total, len(survivors))
+        after = point.next_state(mean)
+        votes = BallotPair(self._context, self._secrets.group, point.ballot(after, survivors))
         aggregate = hashlib.sha256(self._aggregate.data.cast("B")).digest()
-        digest = ResultDigest(
-            self.stamp, aggregate, keyed_model_hash(self._secrets, self.stamp, model_hash, "result")
-        )
-        return Result(total, model, model_hash, digest)
+        return Result(total, after, votes, votes.digest(aggregate))
 
     def _state_result(self, result: Result, now: float) -> list[Event]:
         self._result = result
         self.move("work", _P.CONFIRMING)
         self._wait_for_digests(now)
         others = [name for name in self._survivors if name != self._context.name]
+        try:
+            decided = DecisionMade(
+                VoteCast(self.stamp.round, self.stamp.attempt, result.votes.cast(result.after))
+            )
+        except Rejection as refusal:
+            return self._context.withdraw(refusal, now)
         self._compare()
-        stated = self._context.record.state(self.stamp, result.model_hash)
-        return [stated, *(Send(name, result.digest) for name in (*others, SERVER))]
+        return [decided, *(Send(name, result.digest) for name in (*others, SERVER))]
 
     @property
     def is_decisive(self) -> bool:
@@ -296,7 +304,10 @@ class AmpcPeer(AttemptMachine):
                     "comparison", Failed(AbortReason.AGGREGATES_DIFFER, culprit, detail, repeatable=False)
                 )
                 return
-        if not list(self._unconfirmed()):
+        for name, theirs in list(self._digests.items()):
+            if name in self._survivors and not self._result.votes.add(name, theirs):
+                del self._digests[name]
+        if not list(self._unconfirmed()) and self._result.votes.certified:
             self._close("comparison", self._committed())
 
     def _unconfirmed(self) -> Iterator[PartyId]:
@@ -304,8 +315,8 @@ class AmpcPeer(AttemptMachine):
 
     def _committed(self) -> Committed:
         assert self._result is not None
-        result = self._result
-        return Committed(self._survivors, result.model, result.model_hash, result.total)
+        after, record = self._result.after, self._result.votes.record(self._result.after)
+        return Committed(self._survivors, after.model, after.hash, self._result.total, chain=record)
 
     def _close(self, trigger: Trigger, outcome: Committed | Failed) -> None:
         if self.phase is not _P.CLOSED:
@@ -318,9 +329,10 @@ class AmpcPeer(AttemptMachine):
     def deadline_passed(self, now: float) -> list[Event]:
         if self.phase is not _P.CONFIRMING:
             return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))
-        agreeing = len(self._survivors) - len(list(self._unconfirmed()))
-        if agreeing >= self._context.parameters.threshold_of(len(self._survivors)):
+        assert self._result is not None
+        if self._result.votes.certified:
             self._close("deadline", self._committed())
             return []
+        agreeing = len(self._survivors) - len(list(self._unconfirmed()))
         detail = f"{agreeing} of {len(self._survivors)} peers confirmed the result"
         return self.fail("deadline", _P.CLOSED, Failed(AbortReason.TIMED_OUT, "", detail, repeatable=False))

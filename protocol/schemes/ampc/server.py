@@ -23,6 +23,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Recovery, ShareMode
+from veilsum.protocol.chain.votes import Ballot, VoteCount
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.graphs.graph import complete
@@ -34,6 +35,7 @@ from veilsum.protocol.machines.attempt import (
     NextPhase,
     ServerContext,
     handles,
+    reason_from_text,
     require_absent,
 )
 from veilsum.protocol.machines.events import Event, PartyNamed, Send, WorkRequested
@@ -47,11 +49,13 @@ from veilsum.protocol.secure_sum.agreement import (
     unrecoverable,
 )
 from veilsum.protocol.secure_sum.attendance import Attendance
+from veilsum.protocol.secure_sum.certifying import SPOILED, uncertified
 from veilsum.protocol.secure_sum.masking import self_mask_key
 from veilsum.protocol.secure_sum.relay import ShareRelay, require_refused
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput, RunningTotal
+from veilsum.protocol.secure_sum.verification import TAG_WORDS, upload_length
 from veilsum.protocol.wire.messages import Message
 
 
@@ -114,10 +118,23 @@ class AmpcServer(AttemptMachine):
         self._attendance = Attendance(context)
         self._relay = ShareRelay(context, self._share_graph, self._members)
         ring, spent_cohort = parameters.encoding.ring, self._attendance.spent_cohort
-        self._total = RunningTotal(ring, parameters.vector_length, spent_cohort)
+        self._total = RunningTotal(ring, upload_length(parameters), spent_cohort)
         self._agreement: SurvivorAgreement | None = None
         self._revealed: dict[PartyId, SeedsRevealed] = {}
         self._digests: dict[PartyId, ResultDigest] = {}
+        self._refusals: dict[PartyId, AbortReason] = {}
+        self._count: VoteCount | None = None
+
+    def _new_count(self) -> VoteCount:
+        """The votes for what came of the sum: the server sees who votes, and not for which model."""
+        point, survivors = self._context.point, self._total.survivors
+        ballot = Ballot(self.stamp.round + 1, b"", b"", point.electorate, survivors)
+        return VoteCount(point.chain, self._context.roster, self._context.parameters, ballot)
+
+    @property
+    def _votes(self) -> VoteCount:
+        assert self._count is not None
+        return self._count
 
     def start(self, now: float) -> list[Event]:
         timing = self._context.timing
@@ -168,8 +185,14 @@ class AmpcServer(AttemptMachine):
         require_absent(sender, self._digests)
         if sender not in self._total.parties:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a digest of a party that is not in the sum")
+        self._votes.add(sender, message.vote)
         self._digests[sender] = message
         return self._advance(ResultDigest, now)
+
+    def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
+        if self.phase is _P.CONFIRMING and reason_from_text(reason) in SPOILED:
+            self._refusals[party] = reason_from_text(reason)
+        return self.lose(party, now)
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         self._attendance.awaited.discard(party)
@@ -258,7 +281,9 @@ class AmpcServer(AttemptMachine):
         )
         if problem is not None:
             return problem
-        proposed = SurvivorList(self.stamp, self._total.survivors, missing, len(uploaded))
+        proposed = SurvivorList(self.stamp, self._total.survivors, missing, len(uploaded)).vouched(
+            self._context.me
+        )
         self._agreement = SurvivorAgreement(self._context, self._share_graph, proposed, self._relay)
         return NextPhase(_P.VOTING, self._agreement.propose(), now + self._context.timing.phase_s)
 
@@ -303,6 +328,7 @@ class AmpcServer(AttemptMachine):
                 total.vector -= one.taken_sum
 
     def _opened(self, _: None, now: float) -> list[Event]:
+        self._count = self._new_count()
         self.move("work", _P.CONFIRMING, now + 2 * self._context.timing.phase_s)
         aggregate = Aggregate(self.stamp, self._total.survivors, self._total.vector)
         return [Send(name, aggregate) for name in self._total.survivors]
@@ -319,7 +345,6 @@ class AmpcServer(AttemptMachine):
         survivors = self._total.survivors
         stated = {(digest.aggregate, digest.result) for digest in self._digests.values()}
         silent = tuple(name for name in survivors if name not in self._digests)
-        needed = self._context.parameters.threshold_of(len(survivors))
         if len(stated) > 1:
             failed = Failed(
                 AbortReason.AGGREGATES_DIFFER,
@@ -328,11 +353,12 @@ class AmpcServer(AttemptMachine):
                 named=self._named,
             )
             return self.fail(trigger, _P.CLOSED, failed)
-        if len(self._digests) < needed:
-            detail = f"{len(self._digests)} peers confirmed the result, {needed} are needed"
-            failed = Failed(AbortReason.TIMED_OUT, silent[0], detail, named=self._named)
-            return self.fail(trigger, _P.CLOSED, failed)
+        certificate = self._votes.certificate
+        if certificate is None:
+            failed = uncertified(self._context, self._votes, silent, self._refusals)
+            return self.fail(trigger, _P.CLOSED, replace(failed, named=self._named))
         self.move(trigger, _P.CLOSED)
-        total = self._total.vector if self._learns_sum else None
-        self.outcome = Committed(survivors, total=total, silent=silent, named=self._named)
+        total = self._total.vector[:-TAG_WORDS] if self._learns_sum else None
+        record = self._context.point.record.advanced(None, certificate, position=certificate.position)
+        self.outcome = Committed(survivors, total=total, silent=silent, named=self._named, chain=record)
         return []

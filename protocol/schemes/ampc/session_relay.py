@@ -70,15 +70,28 @@ class SessionRelay(AttemptMachine):
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
         require_absent(sender, self._held)
-        hellos = self._context.session.hellos
-        newest = max(hello.rounds_done for hello in hellos.values())
-        if message.rounds_done != newest:
-            raise Rejection(AbortReason.WRONG_ROUND, f"{message.rounds_done} rounds, the newest is {newest}")
         self._held[sender] = message
-        if self._held.keys() >= hellos.keys():
-            self.move(ModelHeld, RelayPhase.CLOSED)
-            self.outcome = Prepared(rounds_done=newest)
+        if not self._held.keys() >= self._context.session.hellos.keys():
+            return []
+        divided = self._divided()
+        if divided is not None:
+            return self.fail(ModelHeld, RelayPhase.CLOSED, divided)
+        self.move(ModelHeld, RelayPhase.CLOSED)
+        self.outcome = Prepared()
         return []
+
+    def _divided(self) -> Failed | None:
+        """Peers that hold different states go no further together: the fewer are left out, if most agree."""
+        by_state: dict[bytes, list[PartyId]] = {}
+        for name, held in sorted(self._held.items()):
+            by_state.setdefault(held.keyed_hash, []).append(name)
+        if len(by_state) < 2:
+            return None
+        largest = max(by_state.values(), key=len)
+        others = tuple(name for name in sorted(self._held) if name not in largest)
+        enough = len(largest) >= self._context.parameters.threshold_of(len(self._held))
+        detail = f"peers hold different states; {', '.join(others[:10])} differ from most"
+        return Failed(AbortReason.WRONG_MODEL, detail=detail, missing=others if enough else ())
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         return self._give_up("loss", (party,))

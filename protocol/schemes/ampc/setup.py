@@ -1,26 +1,22 @@
-"""A peer's side of a session's set-up: exchange sealed seeds, then make sure that everyone starts from one model.
+"""A peer's side of a session's set-up: exchange sealed seeds, then make sure that everyone starts from one state.
 
     EXCHANGING   seeds of the other members are due
-    FETCHING     we are behind: the current model is due from a peer
-    COMPARING    everyone must say that it holds the same model
+    FETCHING     we are behind: the certified state is due from a peer
+    COMPARING    everyone must say that it holds the certified state
 
-A peer that is behind (a joiner, or one that missed a round) takes the model from the first up-to-date peer,
-and only if every one that is up to date stated the same keyed hash, and more than half of the others are up to date, or
-it is the result that the peer itself computed and stated before it stopped. The latter needs everyone who was in that
-sum: a server that gave two halves of the peers different sums could otherwise have one liar tell each half, alone, that
-its result was committed. With all of them here, all of them must state one model before anyone takes it.
-Seeds reach neighbours directly and all others through the server; either way they are sealed to the
-receiver's RSA key and signed by the sender.
+Seeds reach neighbours directly and all others through the server; either way they are sealed to the receiver's RSA key
+and signed by the sender. A share secret is for one neighbour; the common secret of a peer is for everyone, and all of
+them together are the group key of the session (and, under `ampc`, the biases). Which state that everyone starts from
+is the business of common_state.py beside this file.
 
 Implements specs/protocol.md, section 4.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import contextlib
 
-from veilsum.protocol.crypto.boxes import open_box, seal_box
-from veilsum.protocol.crypto.kdf import Purpose
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.crypto.sealing import open_sealed, seal
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
@@ -37,10 +33,9 @@ from veilsum.protocol.machines.attempt import (
     server_was_silent,
 )
 from veilsum.protocol.machines.events import Event, Send
-from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
-from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, keyed_model_hash
+from veilsum.protocol.schemes.ampc.common_state import CommonState
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, group_key_of
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
     ModelGiven,
@@ -54,7 +49,6 @@ from veilsum.protocol.schemes.ampc.messages import (
     sealed_digest,
 )
 from veilsum.protocol.secure_sum.participant import SEED_BYTES, fresh_seed
-from veilsum.protocol.wire.messages import Tensor
 
 
 class SetupPhase(Phase):
@@ -85,18 +79,18 @@ class SessionSetup(AttemptMachine):
     )
 
     def __init__(self, context: ParticipantContext, *, with_bias: bool) -> None:
+        """`with_bias`: the common secrets are biases, too."""
         super().__init__(context.stamp)
         self._context = context
         self._with_bias = with_bias
         self._graph: Graph | None = None
         self._given: dict[PartyId, Secret] = {}
         self._taken: dict[PartyId, Secret] = {}
-        self._biases: dict[PartyId, Secret] = {}
-        self._held: dict[PartyId, ModelHeld] = {}
+        self._common: dict[PartyId, Secret] = {}
+        self._early: dict[PartyId, ModelHeld] = {}
         self._wanting: list[PartyId] = []
-        self._model = context.model
-        self._newest = max(hello.rounds_done for hello in context.session.hellos.values())
-        self._behind = context.session.hellos[context.name].rounds_done < self._newest
+        self._asked: PartyId | None = None
+        self._states: CommonState | None = None
 
     def start(self, now: float) -> list[Event]:
         context = self._context
@@ -104,49 +98,24 @@ class SessionSetup(AttemptMachine):
         try:
             self._graph = context.parameters.graph.draw(context.session.members, context.session.id)
             self._graph.require_safe_for_decomposition()
-            self._require_believable_progress()
         except Rejection as problem:
             return self.fail("start", _P.CLOSED, problem)
-        if self._with_bias:
-            self._biases[context.name] = fresh_seed(context)
+        self._common[context.name] = fresh_seed(context)
         self._given = {other: fresh_seed(context) for other in self._graph.neighbours_of(context.name)}
         events: list[Event] = [
             Send(other, SeedsForNeighbour(self.stamp, self._sealed_for(other))) for other in self._given
         ]
         strangers = [other for other in context.session.members if other not in (context.name, *self._given)]
-        if strangers and self._with_bias:
+        if strangers:
             sealed = {other: self._sealed_for(other) for other in strangers}
             events.append(Send(SERVER, SeedsForOthers(self.stamp, sealed)))
         return events
 
-    def _require_believable_progress(self) -> None:
-        """Being behind is believed only if most of the others say so: one liar must not replace our model."""
-        others = len(self._context.session.members) - 1
-        if self._behind and not self._most_are_ahead and self._own_result is None:
-            raise Rejection(
-                AbortReason.WRONG_MODEL,
-                f"{len(self._up_to_date)} of {others} others claim {self._newest} rounds, led by "
-                f"{self._up_to_date[0]}: more than half must",
-            )
-
-    @property
-    def _most_are_ahead(self) -> bool:
-        return 2 * len(self._up_to_date) > len(self._context.session.members) - 1
-
-    @property
-    def _own_result(self) -> bytes | None:
-        """The hash of the newest model, if we computed it ourselves with parties that are all here."""
-        record, members = self._context.record, self._context.session.members
-        cohort = record.cohort_of(self._newest - 1)
-        if record.stated is None or record.stated[0] != self._newest - 1:
-            return None
-        return record.stated[1] if cohort is not None and cohort <= set(members) else None
-
     def _sealed_for(self, other: PartyId) -> SealedRecord:
-        """The share secret for a neighbour, then our bias secret, under the receiver's RSA key and our signature."""
+        """The share secret for a neighbour, then our common secret, under the receiver's RSA key and our signature."""
         context = self._context
         parts = [self._given[other]] if other in self._given else []
-        parts += [self._biases[context.name]] if self._with_bias else []
+        parts.append(self._common[context.name])
         rsa = context.roster.identity(other).rsa
         if rsa is None:
             raise Rejection(AbortReason.BAD_KEY, f"{other} has no RSA key in the roster")
@@ -170,10 +139,7 @@ class SessionSetup(AttemptMachine):
         if sender not in self._given:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "share seeds of a party that is not a neighbour")
         require_absent(sender, self._taken)
-        seeds = self._open_seeds(sender, message.sealed, 2 if self._with_bias else 1)
-        self._taken[sender] = seeds[0]
-        if self._with_bias:
-            self._biases[sender] = seeds[1]
+        self._taken[sender], self._common[sender] = self._open_seeds(sender, message.sealed, 2)
         return self._after_seeds(SeedsForNeighbour)
 
     @handles(SeedsRelayed)
@@ -181,119 +147,86 @@ class SessionSetup(AttemptMachine):
         require_from_server(sender)
         opened = {}
         for origin, record in message.sealed.items():
-            if origin in self._given or origin not in self._context.session.hellos or not self._with_bias:
+            if origin in self._given or origin not in self._context.session.hellos:
                 raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"relayed seeds of {origin}")
-            require_absent(origin, self._biases)
+            require_absent(origin, self._common)
             opened[origin] = self._open_seeds(origin, record, 1)[0]
-        self._biases |= opened
+        self._common |= opened
         return self._after_seeds(SeedsRelayed)
 
-    @property
-    def _secrets(self) -> SessionSecrets:
-        assert self._graph is not None
-        return SessionSecrets(self._graph, self._given, self._taken, self._biases)
-
-    @property
-    def _seeds_complete(self) -> bool:
-        members = set(self._context.session.members)
-        return self._taken.keys() == self._given.keys() and (
-            not self._with_bias or self._biases.keys() == members
-        )
-
     def _after_seeds(self, trigger: Trigger) -> list[Event]:
-        if not self._seeds_complete:
+        members = set(self._context.session.members)
+        if self._taken.keys() != self._given.keys() or self._common.keys() != members:
             return []
-        if self._behind:
-            self.move(trigger, _P.FETCHING, self.deadline)
-            return self._ask_for_model()
-        self.move(trigger, _P.COMPARING, self.deadline)
-        events = self._state_model(self._newest)
-        for other in self._wanting:
-            events += self._give_model(other)
-        return events + self._compare()
+        self._states = states = CommonState(self._context, group_key_of(self._common))
+        behind = states.statement() is None
+        self.move(trigger, _P.FETCHING if behind else _P.COMPARING, self.deadline)
+        events = [] if behind else self._state_held(states)
+        for sender, held in self._early.items():
+            with contextlib.suppress(Rejection):
+                states.note(sender, held)
+        return events + self._go_on(states)
 
-    def _state_model(self, rounds_done: int) -> list[Event]:
-        assert self._model is not None
-        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(self._model), "held")
-        held = ModelHeld(self.stamp, rounds_done, keyed)
-        self._held[self._context.name] = held
+    def _state_held(self, states: CommonState) -> list[Event]:
+        held = states.statement()
+        assert held is not None
+        states.note(self._context.name, held)
         others = [name for name in self._context.session.members if name != self._context.name]
-        return [Send(name, held) for name in (*others, SERVER)]
+        answers = [Send(name, states.give(name)) for name in self._wanting]
+        return [*(Send(name, held) for name in (*others, SERVER)), *answers]
 
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
         self._context.session.require_member(sender)
-        require_absent(sender, self._held)
-        if message.rounds_done != self._newest:
-            raise Rejection(
-                AbortReason.WRONG_ROUND, f"{message.rounds_done} rounds, the newest is {self._newest}"
-            )
-        self._held[sender] = message
-        if self.phase is _P.FETCHING:
-            return self._ask_for_model()
-        return self._compare() if self.phase is _P.COMPARING else []
+        require_absent(sender, self._early)
+        if self._states is not None:
+            self._states.note(sender, message)
+        self._early[sender] = message
+        return [] if self._states is None else self._go_on(self._states)
 
-    def _compare(self) -> list[Event]:
-        mine = self._held[self._context.name].keyed_hash
-        for name, held in sorted(self._held.items()):
-            if held.keyed_hash != mine:
-                detail = f"{name} and {self._context.name} hold different models after {self._newest} rounds"
-                return self.fail("comparison", _P.CLOSED, Failed(AbortReason.WRONG_MODEL, name, detail))
-        if self._held.keys() >= set(self._context.session.members):
-            self.move("comparison", _P.CLOSED)
-            self.outcome = Prepared(self._secrets, self._model, self._newest)
+    def _go_on(self, states: CommonState) -> list[Event]:
+        """Ask for the state if we are behind, and end as soon as everyone holds it."""
+        if self.phase is _P.FETCHING:
+            provider = states.provider()
+            if provider is None or self._asked is not None:
+                return []
+            self._asked = provider
+            return [Send(provider, ModelWanted(self.stamp))]
+        failed = states.disagreement()
+        if failed is not None:
+            return self.fail("comparison", _P.CLOSED, failed)
+        if not states.complete:
+            return []
+        if not states.up_to_date:
+            detail = "too few of those who voted for the state of this position are here to prove which it is"
+            return self.fail("comparison", _P.CLOSED, Failed(AbortReason.NO_QUORUM, detail=detail))
+        self.move("comparison", _P.CLOSED)
+        self.outcome = Prepared(self._secrets(states), self._moved_on(states))
         return []
 
-    @property
-    def _up_to_date(self) -> list[PartyId]:
-        hellos = self._context.session.hellos
-        return [name for name, hello in hellos.items() if hello.rounds_done == self._newest]
+    def _moved_on(self, states: CommonState) -> ChainRecord | None:
+        return states.record if states.record is not self._context.point.record else None
 
-    def _ask_for_model(self) -> list[Event]:
-        """Ask once all up-to-date peers have stated their hash; asking again would not help."""
-        if not self._held.keys() >= set(self._up_to_date) or self._wanting:
-            return []
-        provider = self._up_to_date[0]
-        self._wanting = [provider]
-        return [Send(provider, ModelWanted(self.stamp))]
+    def _secrets(self, states: CommonState) -> SessionSecrets:
+        assert self._graph is not None
+        biases = self._common if self._with_bias else {}
+        return SessionSecrets(self._graph, states.group, self._given, self._taken, biases)
 
     @handles(ModelWanted)
     def answer_want(self, sender: PartyId, message: ModelWanted, now: float) -> list[Event]:
         self._context.session.require_member(sender)
-        if sender in self._up_to_date or self._behind:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{sender} does not need our model")
         require_absent(sender, self._wanting)
+        given = [] if self._states is None else [Send(sender, self._states.give(sender))]
         self._wanting.append(sender)
-        return [] if self.phase is _P.EXCHANGING else self._give_model(sender)
-
-    def _give_model(self, other: PartyId) -> list[Event]:
-        assert self._model is not None
-        box = seal_box(self._box_secret(self._context.name, other), self._model.tobytes(), b"")
-        return [Send(other, ModelGiven(self.stamp, np.frombuffer(box, dtype=np.uint8)))]
+        return [*given]
 
     @handles(ModelGiven)
-    def adopt_model(self, sender: PartyId, message: ModelGiven, now: float) -> list[Event]:
-        if self._wanting != [sender]:
-            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its model")
-        model = self._opened_model(sender, message.box)
-        if not self._most_are_ahead and hash_model(model) != self._own_result:
-            raise Rejection(AbortReason.WRONG_MODEL, "this is not the result that we computed")
-        keyed = keyed_model_hash(self._secrets, self.stamp, hash_model(model), "held")
-        for name in self._up_to_date:
-            if self._held[name].keyed_hash != keyed:
-                raise Rejection(AbortReason.WRONG_MODEL, f"{name} holds another model than the one offered")
-        self._model = model
+    def adopt_state(self, sender: PartyId, message: ModelGiven, now: float) -> list[Event]:
+        if self._asked != sender or self._states is None:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its state")
+        self._states.adopt(sender, message)
         self.move(ModelGiven, _P.COMPARING, self.deadline)
-        return self._state_model(self._newest) + self._compare()
-
-    def _opened_model(self, sender: PartyId, box: Tensor) -> Model:
-        plain = open_box(self._box_secret(sender, self._context.name), box.tobytes(), b"")
-        if len(plain) != 4 * self._context.parameters.dimension:
-            raise Rejection(AbortReason.BAD_VECTOR, "the model has another dimension than the federation's")
-        return np.frombuffer(plain, dtype="<f4")
-
-    def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
-        return self._context.box_secret(Purpose.SEAL, self.stamp.without_model(), sender, receiver)
+        return self._state_held(self._states) + self._go_on(self._states)
 
     def deadline_passed(self, now: float) -> list[Event]:
         return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))

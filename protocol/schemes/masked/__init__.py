@@ -15,6 +15,8 @@ from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.masked.server import MaskedServer
 from veilsum.protocol.schemes.registry import register
+from veilsum.protocol.secure_sum.certifying import SumOpened, SumVote
+from veilsum.protocol.secure_sum.group_key import GroupKeyRelay, GroupKeySetup
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -24,7 +26,7 @@ from veilsum.protocol.wire.messages import Message
 @register
 class Masked(Scheme):
     name = "masked"
-    steps_by_parties = True
+    has_chain = True
     learns = {
         "server": "the mean over at least min_parties survivors, and the global model",
         "client": "the global model",
@@ -36,8 +38,24 @@ class Masked(Scheme):
         "upload": MaskedInput,
         "survivors": SurvivorSignature,
         "release": ReleasedShares,
+        "vote": SumVote,
     }
-    machines = {"masked server": MaskedServer, "masked client": MaskedClient}
+    machines = {
+        "masked server, set-up": GroupKeyRelay,
+        "masked client, set-up": GroupKeySetup,
+        "masked server": MaskedServer,
+        "masked client": MaskedClient,
+    }
+
+    def certifies(self, parameters: Parameters) -> bool:
+        """With neighbourhoods alone on the lists there are too many parties to count everyone's vote."""
+        return not parameters.lists_neighbourhoods
+
+    def server_setup(self, context: ServerContext) -> AttemptMachine:
+        return GroupKeyRelay(context)
+
+    def participant_setup(self, context: ParticipantContext) -> AttemptMachine:
+        return GroupKeySetup(context)
 
     def server_round(self, context: ServerContext) -> AttemptMachine:
         return MaskedServer(context)
@@ -46,6 +64,8 @@ class Masked(Scheme):
         return MaskedClient(context)
 
     def carries(self, message: Message) -> Carried | None:
+        if isinstance(message, SumOpened):
+            return Carried(message.words, members=message.survivors)
         return Carried(message.vector) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:

@@ -8,6 +8,8 @@ specs/protocol.md, sections 2 and 3:
     AWAITING_SURVIVORS   uploaded; the server must say who is in the sum
     VOTING               (threat 'lying') the list is signed; enough others must have signed it too
     AWAITING_RESULT      our shares are released, the sum is being opened
+    CHECKING             (`masked`) the sum is here: its tags are checked, and the step is taken
+    CERTIFYING           (`masked`) we voted; the certificate is due
 
 `MaskedMember` is this side of the round without a machine around it: `bilateral` runs the same one as soon as it
 knows the perturbation, about another payload.
@@ -16,6 +18,7 @@ knows the perturbation, about another payload.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
@@ -28,7 +31,6 @@ from veilsum.protocol.machines.attempt import (
     NextPhase,
     ParticipantContext,
     handles,
-    outcome_of,
     require_from_server,
     server_was_silent,
 )
@@ -46,10 +48,13 @@ from veilsum.protocol.schemes.masked.messages import (
     round_key_digest,
 )
 from veilsum.protocol.schemes.masked.payload import MaskedPayload, WholeUpdate
+from veilsum.protocol.secure_sum.certifying import CheckedSum, SumCheck, SumOpened
+from veilsum.protocol.secure_sum.group_key import GroupKey
 from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key, self_mask_key
 from veilsum.protocol.secure_sum.participant import OwnUpload, ShareRecovery, fresh_seed, require_recovery
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
+from veilsum.protocol.secure_sum.verification import attempt_tags
 from veilsum.protocol.wire.messages import Message
 
 
@@ -60,6 +65,8 @@ class MaskedClientPhase(Phase):
     AWAITING_SURVIVORS = "awaiting-survivors"
     VOTING = "voting"
     AWAITING_RESULT = "awaiting-result"
+    CHECKING = "checking"
+    CERTIFYING = "certifying"
     CLOSED = "closed"
 
 
@@ -80,12 +87,27 @@ MASKED_CLIENT_MOVES: dict[tuple[Phase, Trigger], tuple[Phase, ...]] = {
 
 
 class MaskedClient(AttemptMachine):
-    table = TransitionTable("masked client", _P.ADVERTISING, MASKED_CLIENT_MOVES)
+    table = TransitionTable(
+        "masked client",
+        _P.ADVERTISING,
+        {
+            **MASKED_CLIENT_MOVES,
+            **{(phase, SumOpened): (_P.CHECKING,) for phase in _OPEN},
+            (_P.CHECKING, "work"): (_P.CERTIFYING, _P.CLOSED),
+            (_P.CHECKING, RoundClosed): (_P.CHECKING, _P.CLOSED),
+            (_P.CERTIFYING, RoundClosed): (_P.CLOSED,),
+            **{(phase, "deadline"): (_P.CLOSED,) for phase in (_P.CHECKING, _P.CERTIFYING)},
+        },
+    )
 
     def __init__(self, context: ParticipantContext) -> None:
         super().__init__(context.stamp)
         self._context = context
-        self._round = MaskedMember(context, WholeUpdate(context), self._upload)
+        group: GroupKey = context.secrets
+        members, encoding = context.session.members, context.parameters.encoding
+        tags = attempt_tags(encoding, group.key, context.stamp, members)
+        self._round = MaskedMember(context, WholeUpdate(context, tags), self._upload, group.id)
+        self._sum = SumCheck(context, tags)
 
     def start(self, now: float) -> list[Event]:
         self.deadline = now + self._context.timing.patience_s
@@ -101,18 +123,51 @@ class MaskedClient(AttemptMachine):
         return self.follow(type(message), self._round.take(message, now), _P.CLOSED)
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
+        if self.phase is not _P.MASKING:
+            return []
         try:
             step = self._round.give(vector, now)
         except Rejection as refusal:
             return self._context.withdraw(refusal, now)
         return self.follow("work", step, _P.CLOSED)
 
+    @property
+    def is_decisive(self) -> bool:
+        return self.phase in (_P.CHECKING, _P.CERTIFYING)
+
+    @handles(SumOpened)
+    def check_sum(self, sender: PartyId, opened: SumOpened, now: float) -> list[Event]:
+        require_from_server(sender)
+        self._round.require_agreed(self.phase, opened.survivors)
+        agreed = opened.survivors if self._round.agreed(self.phase) is not None else None
+        work = self._sum.request(opened, lambda checked, at: self._checked(checked, agreed, at))
+        self.move(SumOpened, _P.CHECKING, now + self._context.timing.patience_s)
+        return work
+
+    def _checked(self, checked: CheckedSum, agreed: tuple[PartyId, ...] | None, now: float) -> list[Event]:
+        try:
+            voted = self._sum.vote(checked, agreed)
+        except Rejection as refusal:
+            return self._context.withdraw(refusal, now)
+        found = self._sum.outcome()
+        self.move(
+            "work", _P.CERTIFYING if found is None else _P.CLOSED, now + self._context.timing.patience_s
+        )
+        self.outcome = found
+        return voted
+
     @handles(RoundClosed)
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        """A round cannot be closed with a result that we did not check: while we do, the closing word waits."""
         require_from_server(sender)
-        self._round.require_agreed(self.phase, closed)
+        if closed.committed and not self.is_decisive:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "the round was closed, and its sum was not shown")
+        found = self._sum.conclude(closed)
+        if found is None:
+            self.move(RoundClosed, _P.CHECKING, self.deadline)
+            return []
         self.move(RoundClosed, _P.CLOSED)
-        self.outcome = outcome_of(closed, self._context.name)
+        self.outcome = found
         return []
 
     def deadline_passed(self, now: float) -> list[Event]:
@@ -127,8 +182,11 @@ class MaskedMember:
         context: ParticipantContext,
         payload: MaskedPayload,
         uploading: Callable[[RingVector, float], list[Event]],
+        group: bytes = b"",
     ) -> None:
+        """`group` is the id of the group key that sums are verified with, where they are."""
         self._context = context
+        self._group = group
         self._payload = payload
         self._uploading = uploading
         self._recovers = context.parameters.recovery is Recovery.SHARES
@@ -141,10 +199,10 @@ class MaskedMember:
 
     def advertise(self) -> Event:
         context, stamp = self._context, self._context.stamp
-        digest = round_key_digest(stamp, context.name, self._round_key.public, stamp.model_hash)
+        unsigned = KeyRecord(self._round_key.public, stamp.model_hash, self._group, bytes(64))
+        digest = round_key_digest(stamp, context.name, unsigned)
         signature = context.me.signing.sign(ROUND_KEY_DOMAIN, digest)
-        record = KeyRecord(self._round_key.public, stamp.model_hash, signature)
-        return Send(SERVER, RoundKeys(stamp, record))
+        return Send(SERVER, RoundKeys(stamp, replace(unsigned, signature=signature)))
 
     def take_trained(self, phase: Phase, result: LocalResult) -> list[Event]:
         self._own.trained = result
@@ -171,6 +229,7 @@ class MaskedMember:
         keys = {name: record.key for name, record in message.keys.items()}
         self._require_sound_cohort(keys, message.size)
         context.record.require_repeatable(context.stamp.round, keys)
+        context.sums.require_cohort(keys)
         graph = self._graph_over(message)
         graph.require_connected()
         self._verify_keys(message, graph)
@@ -224,7 +283,9 @@ class MaskedMember:
                 raise Rejection(
                     AbortReason.WRONG_MODEL, f"{name} was given another model than {context.name}"
                 )
-            digest = round_key_digest(stamp, name, record.key, record.model_hash)
+            if record.group != self._group:
+                raise Rejection(AbortReason.BAD_KEY, f"{name} holds another group key than {context.name}")
+            digest = round_key_digest(stamp, name, record)
             context.roster.verify(name, ROUND_KEY_DOMAIN, digest, record.signature)
 
     def _masked_vector(self, trained: LocalResult) -> RingVector:
@@ -260,21 +321,20 @@ class MaskedMember:
         recovery = require_recovery(self._recovery)
         warnings = recovery.consider(message)
         if self._context.parameters.threat is Threat.LYING:
-            return NextPhase(_P.VOTING, [*warnings, recovery.sign()], deadline)
+            return NextPhase(_P.VOTING, [*warnings, *recovery.sign()], deadline)
         return NextPhase(_P.AWAITING_RESULT, [*warnings, *recovery.release()], deadline)
 
-    def require_agreed(self, phase: Phase, closed: RoundClosed) -> None:
-        """A round that is closed with us in it is closed with the set that we agreed on."""
-        agreed, members = self._agreed_set(phase), closed.members
-        named = self._context.name in members
+    def require_agreed(self, phase: Phase, members: tuple[PartyId, ...]) -> None:
+        """A sum with us in it is over the set that we agreed on."""
+        agreed, named = self.agreed(phase), self._context.name in members
         if self._context.parameters.lists_neighbourhoods:
             members = tuple(name for name in members if name in self._keys)
-        if closed.committed and (named or agreed is not None) and members != agreed:
+        if (named or agreed is not None) and members != agreed:
             raise Rejection(
                 AbortReason.SURVIVOR_LIST, "the round was closed with another set than we agreed on"
             )
 
-    def _agreed_set(self, phase: Phase) -> tuple[PartyId, ...] | None:
+    def agreed(self, phase: Phase) -> tuple[PartyId, ...] | None:
         """Those whose sum may have been opened with our consent; without recovery, all whose keys we use."""
         if self._recovers:
             return self._recovery.survivors if self._recovery is not None else None

@@ -1,6 +1,6 @@
 """What travels in a round of zero-sum masks, besides shares and survivor lists.
 
-server -> clients   round.opened          the model
+server -> clients   round.opened          which state of the chain it starts from
 client -> server    masked.round-keys     a fresh X25519 key, signed together with the model's hash
 server -> clients   masked.cohort-keys    everyone's
 client -> server    shares.sealed         shares of the self mask and of the private key, boxed for neighbours
@@ -10,7 +10,9 @@ server -> clients   survivors.list        who is in the sum
 client -> server    survivors.signature   (threat 'lying') agreed
 server -> clients   survivors.proof       (threat 'lying') enough agreed
 client -> server    shares.released       one share for each neighbour
-server -> clients   round.closed          done
+server -> clients   sum.opened            the sum, and the sum of its tags
+client -> server    sum.vote              which state follows from it, signed
+server -> clients   round.closed          the certificate
 
 Implements specs/protocol.md, section 3.
 """
@@ -30,8 +32,11 @@ ROUND_KEY_DOMAIN = "round-key"
 @record
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
+    """`group` is the id of the group key, where sums are verified."""
+
     key: Annotated[bytes, Length(32)]
     model_hash: Annotated[bytes, Length(32)]
+    group: Annotated[bytes, Length(32, or_empty=True)]
     signature: Annotated[bytes, Length(64)]
 
 
@@ -52,9 +57,9 @@ class CohortKeys(Message):
     size: int
 
 
-def round_key_digest(stamp: Stamp, owner: PartyId, key: bytes, model_hash: bytes) -> bytes:
-    """What the owner of a round key signs: the key, and the model it was given."""
-    return stamp.digest("round-key", owner.encode(), key, model_hash)
+def round_key_digest(stamp: Stamp, owner: PartyId, record_: KeyRecord) -> bytes:
+    """What the owner of a round key signs: the key, the model it starts from, and which group key it holds."""
+    return stamp.digest("round-key", owner.encode(), record_.key, record_.model_hash, record_.group)
 
 
 def cohort_seed(stamp: Stamp, keys: Mapping[PartyId, KeyRecord]) -> bytes:

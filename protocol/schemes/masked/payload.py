@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.machines.attempt import ParticipantContext, ServerContext
-from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.secure_sum.masking import WHOLE_VECTOR
+from veilsum.protocol.secure_sum.verification import TAG_WORDS, AttemptTags, upload_length
 from veilsum.protocol.wire.messages import Stamp
 
 
@@ -42,10 +42,13 @@ class MaskedPayload(Masking, Protocol):
 
 
 class MaskedMean(Masking, Protocol):
-    """The server's side: `length` of an upload, and the model that the mean of all uploads makes. Heavy."""
+    """The server's side: `length` of an upload, `tag_words` of them a tag, and the model that the mean makes. Heavy."""
 
     @property
     def length(self) -> int: ...
+
+    @property
+    def tag_words(self) -> int: ...
 
     def step(self, mean: NDArray[np.float64]) -> SteppedModel: ...
 
@@ -72,33 +75,36 @@ class OpenedSum:
 
 
 class WholeUpdate:
-    """`masked`: the update as it is, under one stream of each key."""
+    """`masked`: the update as it is with its tag behind it, under one stream of each key."""
 
     mask_terms: Mapping[str, slice] = WHOLE_VECTOR
 
-    def __init__(self, context: ParticipantContext) -> None:
+    def __init__(self, context: ParticipantContext, tags: AttemptTags) -> None:
+        self._me = context.name
         self._encoding = context.parameters.encoding
+        self._tags = tags
 
     def bound(self, stamp: Stamp) -> Stamp:
         return stamp
 
     def encode(self, trained: LocalResult) -> RingVector:
-        return self._encoding.encode(trained.payload, trained.samples)
+        words = self._encoding.encode(trained.payload, trained.samples)
+        return np.concatenate([words, self._tags.limbs_for(self._me, words)])
 
 
 class WholeMean:
-    """`masked`: the mean of updates is the step."""
+    """`masked`: the mean of updates makes the next state of the chain, which is the payload's `extra`."""
 
+    tag_words = TAG_WORDS
     mask_terms: Mapping[str, slice] = WHOLE_VECTOR
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
-        self.length = context.parameters.vector_length
+        self.length = upload_length(context.parameters)
 
     def bound(self, stamp: Stamp) -> Stamp:
         return stamp
 
     def step(self, mean: NDArray[np.float64]) -> SteppedModel:
-        assert self._context.model is not None
-        model = self._context.next_model(self._context.model, mean)
-        return SteppedModel(model, hash_model(model))
+        after = self._context.point.next_state(mean)
+        return SteppedModel(after.model, after.hash, extra=after)

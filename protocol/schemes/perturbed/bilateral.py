@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import EncodingError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
@@ -33,7 +34,7 @@ from veilsum.protocol.machines.attempt import (
     server_was_silent,
 )
 from veilsum.protocol.machines.events import Event, Warned, WorkRequested
-from veilsum.protocol.machines.session import RoundClosed, hash_model
+from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.machines.transitions import Phase, TransitionTable
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.numbers.model import LocalResult
@@ -44,11 +45,7 @@ from veilsum.protocol.perturbation.public import PublicPerturbation
 from veilsum.protocol.schemes.masked.client import MASKED_CLIENT_MOVES, MaskedClientPhase, MaskedMember
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
 from veilsum.protocol.schemes.masked.payload import OpenedSum, SteppedModel
-from veilsum.protocol.schemes.masked.server import (
-    MASKED_SERVER_MOVES,
-    MaskedRound,
-    MaskedServerPhase,
-)
+from veilsum.protocol.schemes.masked.round import MASKED_SERVER_MOVES, MaskedRound, MaskedServerPhase
 from veilsum.protocol.schemes.perturbed.local import LocalTerms
 from veilsum.protocol.schemes.perturbed.messages import PerturbationAnnounced, SoftmaxReply, SoftmaxRequest
 from veilsum.protocol.schemes.perturbed.perturber import Drawn, ModelPerturber
@@ -84,7 +81,9 @@ class RecoveryQuality:
 
 
 class TermMean:
-    """The mean of all terms, and the true gradient recovered from it."""
+    """The mean of all terms, and the true gradient recovered from it; its sums carry no tags."""
+
+    tag_words = 0
 
     def __init__(self, context: ServerContext, perturber: ModelPerturber) -> None:
         self._context = context
@@ -260,7 +259,8 @@ class BilateralClient(AttemptMachine):
     @handles(RoundClosed)
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
         require_from_server(sender)
-        self._round.require_agreed(self.phase, closed)
+        if closed.committed:
+            self._round.require_agreed(self.phase, closed.members)
         self.move(RoundClosed, _C.CLOSED)
         self.outcome = outcome_of(closed, self._context.name)
         return []

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Failed, ServerContext, failure_of, require_absent
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
-from veilsum.protocol.machines.session import RoundOpened, hash_model
+from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.perturbation.contract import ExchangeReply
 from veilsum.protocol.perturbation.errors import ExchangeOverflow, PrecisionLost, TermTooLarge
 from veilsum.protocol.schemes.perturbed.equipment import Perturbation, ServerPerturbation, server_equipment

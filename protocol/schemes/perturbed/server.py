@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
@@ -22,7 +23,6 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
 )
 from veilsum.protocol.machines.events import Event, Warned, WorkRequested
-from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.model import Model

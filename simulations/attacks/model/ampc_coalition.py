@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.graphs.graph import complete
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.session import hash_model
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, add_biases_back
+from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, add_biases_back, group_key_of
 from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.protocol.secure_sum.verification import TAG_WORDS
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.attack import ModelRecovery
@@ -71,7 +72,7 @@ def recover_models(view: View) -> list[Recovered]:
         total = np.array(message.vector, dtype=encoding.ring.dtype)
         secrets = _secrets(keys[message.stamp.session].biases, message.survivors)
         add_biases_back(encoding.ring, total, secrets, stamp, message.survivors, parameters.bias)
-        mean, _ = encoding.decode_mean(total, len(message.survivors))
+        mean, _ = encoding.decode_mean(total[:-TAG_WORDS], len(message.survivors))
         model = apply_update(model, mean, training.payload, training.learning_rate_at(round_))
         found.append(Recovered(round_, model))
     return found
@@ -79,4 +80,4 @@ def recover_models(view: View) -> list[Recovered]:
 
 def _secrets(biases: Mapping[str, Secret], members: tuple[PartyId, ...]) -> SessionSecrets:
     seeds: dict[PartyId, Secret] = {PartyId(name): seed for name, seed in biases.items()}
-    return SessionSecrets(complete(members), {}, {}, seeds)
+    return SessionSecrets(complete(members), group_key_of(seeds), {}, {}, seeds)

@@ -21,10 +21,11 @@ from tests.support.tables.lying_table import (
     told,
     until,
 )
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFinished
-from veilsum.protocol.machines.session import Farewell, RoundOpened, hash_model
+from veilsum.protocol.machines.session import Farewell, RoundOpened
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
 from veilsum.protocol.secure_sum.uploads import MaskedInput

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.support.tables.lying_shares import named_by
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.errors import AbortReason, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RoundFailed, RunFailed, RunFinished, Warned
-from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened, hash_model
+from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.perturbation.contract import ExchangeReply, ExchangeRequest, RecoveredMean
 from veilsum.protocol.perturbation.draws import Reals

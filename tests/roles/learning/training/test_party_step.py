@@ -33,8 +33,8 @@ from veilsum.simulations.run.simulate import simulate
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Crash, Faults
 
-BY_PARTIES = [name for name in scheme_names() if find_scheme(name).steps_by_parties]
-BY_THE_SERVER = [name for name in scheme_names() if not find_scheme(name).steps_by_parties]
+BY_PARTIES = [name for name in scheme_names() if find_scheme(name).has_chain]
+BY_THE_SERVER = [name for name in scheme_names() if not find_scheme(name).has_chain]
 
 
 class RecorderOfSums(Recorder):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.position import (
+from veilsum.protocol.chain.position import (
     AnyCohort,
     AttemptRecord,
     AwaitMembers,
@@ -21,6 +19,8 @@ from veilsum.protocol.machines.position import (
     judge_upload,
     require_permitted,
 )
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Stamp
 
 FIRST, SECOND = Stamp(attempt=1), Stamp(attempt=2)

@@ -1,0 +1,95 @@
+"""The server's side of the chain between attempts: which position the hellos prove, and who must be there to go on.
+
+The server believes no claim without its certificate, and adds up the votes that hellos carry: after a power cut they
+may be a certificate that nobody has seen. Participants check all of it again.
+
+Implements specs/chain.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veilsum.protocol.chain.member import ChainTerms
+from veilsum.protocol.chain.record import ChainPoint, ChainRecord
+from veilsum.protocol.chain.state import TakeStep
+from veilsum.protocol.chain.votes import Certificate, Vote, VoteCount
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+
+
+class ChainKeeper:
+    """What the server holds of the chain; its machine makes events of what is said here."""
+
+    def __init__(self, terms: ChainTerms, record: ChainRecord, take_step: TakeStep) -> None:
+        self.terms = terms
+        self.record = record
+        self._take_step = take_step
+        self._newest: Certificate | None = record.certificate
+        self._votes: dict[bytes, VoteCount] = {}
+
+    def forget_votes(self) -> None:
+        """A new opening: hellos are collected anew."""
+        self._newest, self._votes = self.record.certificate, {}
+
+    def admit(self, name: PartyId, position: int, certificate: Certificate | None, vote: Vote | None) -> None:
+        """Take in what a hello proves, or raise and change nothing."""
+        terms = self.terms
+        if not terms.certifies:
+            return
+        terms.require_supported(position, certificate)
+        if vote is not None:
+            self._count(name, position, certificate, vote)
+        newest = self._newest.position if self._newest is not None else terms.anchor.position
+        if certificate is not None and position > newest:
+            self._newest = certificate
+
+    def _count(self, name: PartyId, position: int, certificate: Certificate | None, vote: Vote) -> None:
+        terms, ballot = self.terms, vote.ballot
+        if ballot.position != position + 1 or ballot.electorate != terms.electorate(position, certificate):
+            raise Rejection(
+                AbortReason.BAD_CERTIFICATE,
+                f"a vote on position {ballot.position} that does not follow {position}",
+            )
+        digest = ballot.digest(terms.chain)
+        count = self._votes.get(digest) or VoteCount(terms.chain, terms.roster, terms.parameters, ballot)
+        count.add(name, vote.signature)
+        self._votes[digest] = count
+
+    def certified(self) -> Certificate | None:
+        """The newest certificate that was shown, or that open votes make."""
+        newest = self._newest.position if self._newest is not None else self.terms.anchor.position
+        for count in self._votes.values():
+            certificate = count.certificate
+            if certificate is not None and certificate.position > newest:
+                return certificate
+        return self._newest
+
+    def caught_up(self) -> ChainRecord | None:
+        """Our record at the newest certified position; None where it is there already.
+
+        A server that holds the model and lacks the certified one cannot go on.
+        """
+        certificate = self.certified()
+        if certificate is None or certificate.position <= self.record.position:
+            return None
+        if self.record.state is None:
+            return self.record.advanced(None, certificate, position=certificate.position)
+        after = self.record.next_state
+        if after is None or after.hash != certificate.ballot.after:
+            raise Rejection(
+                AbortReason.WRONG_MODEL,
+                f"the parties hold position {certificate.position}, the server's folder has {self.record.position}: "
+                "restore a newer folder of the server",
+            )
+        return self.record.advanced(after, certificate, took_part=True)
+
+    def missing_voters(self, positions: Mapping[PartyId, int]) -> tuple[PartyId, ...]:
+        """Whom a session with these parties lacks, at the newest certified position."""
+        certificate = self.certified()
+        position = max(certificate.position if certificate is not None else 0, self.record.position)
+        return self.terms.missing_voters(position, certificate, positions)
+
+    def point(self) -> ChainPoint:
+        electorate = self.terms.electorate(self.record.position, self.record.certificate)
+        return ChainPoint(self.terms.chain, electorate, self.terms.certifies, self.record, self._take_step)

@@ -1,0 +1,186 @@
+"""A participant's side of the chain between attempts: where a session may begin, and which state it takes over.
+
+A session begins at a position that is certified (or at the anchor), never before our own, and only if t(|E|) of the
+electorate there are in it with their state: fewer could not certify what comes next, and a server could otherwise carve
+out a small session in which it has the upper hand.
+
+Implements specs/chain.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.record import ChainPoint, ChainRecord
+from veilsum.protocol.chain.state import ChainState, TakeStep
+from veilsum.protocol.chain.votes import Certificate, electorate_at, require_certificate
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.numbers.model import Model
+
+
+@dataclass
+class ChainTerms:
+    """What both sides judge a chain by; `certifies`: whether parties vote at all."""
+
+    anchor: Anchor
+    roster: Roster = field(repr=False)
+    parameters: Parameters = field(repr=False)
+    certifies: bool
+    _verified: set[bytes] = field(default_factory=set, repr=False)
+
+    @classmethod
+    def of(cls, roster: Roster, parameters: Parameters, *, certifies: bool) -> ChainTerms:
+        if roster.anchor is None:
+            raise LocalProtocolError(
+                f"the roster names no first model, which the scheme {parameters.scheme} stands on: sign it anew"
+            )
+        return cls(roster.anchor, roster, parameters, certifies)
+
+    @property
+    def chain(self) -> bytes:
+        return self.anchor.chain
+
+    def verify(self, certificate: Certificate) -> None:
+        """Verify a certificate, once for every ballot."""
+        digest = certificate.ballot.digest(self.chain)
+        if digest not in self._verified:
+            require_certificate(self.chain, self.roster, self.parameters, certificate)
+            self._verified.add(digest)
+
+    def require_supported(self, position: int, certificate: Certificate | None) -> None:
+        """Refuse a claim to a position beyond the anchor that no certificate bears out."""
+        if not self.certifies or position <= self.anchor.position:
+            return
+        if certificate is None or certificate.position != position:
+            raise Rejection(
+                AbortReason.BAD_CERTIFICATE, f"position {position} is claimed without its certificate"
+            )
+        self.verify(certificate)
+
+    def electorate(self, position: int, certificate: Certificate | None) -> tuple[PartyId, ...]:
+        """Whose votes count there; nobody's is known where the organiser has moved the beginning past it."""
+        if not self.certifies or position < self.anchor.position:
+            return ()
+        return electorate_at(self.anchor, position, certificate)
+
+    def missing_voters(
+        self, position: int, certificate: Certificate | None, positions: Mapping[PartyId, int]
+    ) -> tuple[PartyId, ...]:
+        """Whom a session at this position lacks, if those in it, by the positions they claim, could certify nothing.
+
+        Whoever voted for the position has its state, even if it has not heard yet that the vote was won.
+        """
+        if not self.certifies:
+            return ()
+        electorate = self.electorate(position, certificate)
+        won = certificate.signatures if certificate is not None and certificate.position == position else {}
+        ready = {
+            name
+            for name in electorate
+            if positions.get(name) == position or (name in won and positions.get(name) == position - 1)
+        }
+        if len(ready) >= self.parameters.threshold_of(len(electorate)):
+            return ()
+        return tuple(name for name in electorate if name not in ready)
+
+
+@dataclass(frozen=True)
+class GivenState:
+    """A state as another party hands it over; `claimed` is the hash that it names."""
+
+    position: int
+    before: bytes
+    model: Model = field(repr=False)
+    memory: bytes = field(repr=False)
+    claimed: bytes = b""
+
+
+class ChainMember:
+    """What a participant holds of the chain; its machine makes events of what is said here."""
+
+    def __init__(self, terms: ChainTerms, record: ChainRecord, take_step: TakeStep) -> None:
+        self.terms = terms
+        self.record = record
+        self._take_step = take_step
+        self._ahead: Certificate | None = None
+
+    @property
+    def position(self) -> int:
+        return self.record.position
+
+    def consider_session(
+        self, position: int, certificate: Certificate | None, positions: Mapping[PartyId, int]
+    ) -> ChainRecord | None:
+        """Refuse a session at the wrong position. Returns our record, moved on, if it says that our vote was won."""
+        if position < self.position:
+            raise Rejection(
+                AbortReason.REPLAY, f"a session at position {position}, this party holds {self.position}"
+            )
+        if position > self.position:
+            self.terms.require_supported(position, certificate)
+        known = certificate if position > self.position else self.record.certificate
+        missing = self.terms.missing_voters(position, known, positions)
+        if missing:
+            raise Rejection(
+                AbortReason.NO_QUORUM,
+                f"too few of those who vote at position {position} are here; missing: {', '.join(missing[:10])}",
+            )
+        self._ahead = certificate if position > self.position else None
+        return self._won(certificate) if position == self.position + 1 else None
+
+    @property
+    def ahead(self) -> Certificate | None:
+        """What proves the position of the session, where it is beyond ours."""
+        return self._ahead
+
+    def _won(self, certificate: Certificate | None) -> ChainRecord | None:
+        after = self.record.next_state
+        if after is None or certificate is None or certificate.ballot.after != after.hash:
+            return None
+        self._ahead = None
+        return self.record.advanced(after, certificate, took_part=True)
+
+    def missing_here(self, positions: Mapping[PartyId, int]) -> tuple[PartyId, ...]:
+        """Whom a cohort at our position lacks to certify anything."""
+        return self.terms.missing_voters(self.position, self.record.certificate, positions)
+
+    def require_here(self, position: int, state_hash: bytes) -> None:
+        """Refuse a round at another position or from another state than ours."""
+        if position != self.position:
+            raise Rejection(
+                AbortReason.WRONG_ROUND, f"position {position} begins, this party holds {self.position}"
+            )
+        if state_hash and state_hash != self.record.known_state.hash:
+            raise Rejection(
+                AbortReason.WRONG_MODEL, f"the server names another state at position {position} than ours"
+            )
+
+    def adopted(self, certificate: Certificate | None, given: GivenState, *, took_part: bool) -> ChainRecord:
+        """Our record with a state that we are given, which must be the one that is certified.
+
+        Where nobody votes, the server's word is all there is: the hash that it claims.
+        """
+        position = given.position
+        state = ChainState.of(self.terms.chain, position, given.before, given.model, given.memory)
+        if position == self.terms.anchor.position:
+            expected = self.terms.anchor.state_hash
+        elif self.terms.certifies:
+            self.terms.require_supported(position, certificate)
+            assert certificate is not None
+            expected = certificate.ballot.after
+        else:
+            expected = given.claimed
+        if state.hash != expected:
+            raise Rejection(
+                AbortReason.WRONG_MODEL, f"the state offered at position {position} is not the certified one"
+            )
+        return self.record.advanced(state, certificate, took_part=took_part)
+
+    def point(self) -> ChainPoint:
+        electorate = self.terms.electorate(self.position, self.record.certificate)
+        return ChainPoint(self.terms.chain, electorate, self.terms.certifies, self.record, self._take_step)

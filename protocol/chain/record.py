@@ -1,0 +1,108 @@
+"""What a party keeps of a chain across rounds and restarts, and what an attempt is told of it.
+
+A vote and the state that it is for are durable before the vote leaves: after a power cut the votes that hellos carry
+still make a certificate, and the state is at hand.
+
+Implements specs/chain.md, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.chain.state import ChainState, TakeStep
+from veilsum.protocol.chain.votes import Ballot, Certificate, Vote
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+
+
+@dataclass(frozen=True)
+class ChainRecord:
+    """The newest certified position with what proves it, and our vote on the next one.
+
+    `state` is None at a server that holds no model. Where the server must not see hashes, `certificate` and `vote` are
+    without them, and the sealed ones, which only peers exchange, have them. `votes_here`: our own disk shows that we
+    were in the sum that led to this position, or it is the anchor; who came by it otherwise has no vote on the next
+    one, since it may have cast one that it has forgotten. `anchor` is the digest of the anchor that this is under.
+    """
+
+    position: int
+    state: ChainState | None = field(default=None, repr=False)
+    certificate: Certificate | None = field(default=None, repr=False)
+    sealed_certificate: Certificate | None = field(default=None, repr=False)
+    vote: Vote | None = field(default=None, repr=False)
+    sealed_vote: Vote | None = field(default=None, repr=False)
+    next_state: ChainState | None = field(default=None, repr=False)
+    votes_here: bool = True
+    anchor: bytes = b""
+
+    def under(self, anchor: Anchor) -> ChainRecord:
+        """The same record under the organiser's newest anchor: a checkpoint opens its position anew."""
+        if self.anchor == anchor.digest:
+            return self
+        if not self.anchor:
+            return replace(self, anchor=anchor.digest)
+        return replace(
+            self, anchor=anchor.digest, vote=None, sealed_vote=None, next_state=None, votes_here=True
+        )
+
+    @property
+    def proof(self) -> Certificate | None:
+        """The certificate that names the hash of the state."""
+        return self.sealed_certificate or self.certificate
+
+    @property
+    def known_state(self) -> ChainState:
+        assert self.state is not None
+        return self.state
+
+    def voting(self, vote: Vote | None, sealed: Vote | None, after: ChainState) -> ChainRecord:
+        """With our vote for the state after this one; refused if we voted for another."""
+        if self.next_state is not None and self.next_state.hash != after.hash:
+            raise Rejection(
+                AbortReason.POSITION_LOST,
+                f"this party voted for another state at position {after.position}: the organiser's checkpoint goes on",
+            )
+        return replace(self, vote=vote, sealed_vote=sealed, next_state=after)
+
+    def advanced(
+        self,
+        state: ChainState | None,
+        certificate: Certificate | None,
+        sealed: Certificate | None = None,
+        *,
+        position: int | None = None,
+        took_part: bool = False,
+    ) -> ChainRecord:
+        """At a later position, which these certify; `took_part`: our own upload is in the sum that led there."""
+        reached = state.position if state is not None else position
+        assert reached is not None
+        return ChainRecord(reached, state, certificate, sealed, votes_here=took_part, anchor=self.anchor)
+
+
+@dataclass(frozen=True)
+class ChainPoint:
+    """Where the chain stands for one party in one attempt."""
+
+    chain: bytes
+    electorate: tuple[PartyId, ...]
+    certifies: bool
+    record: ChainRecord = field(repr=False)
+    take_step: TakeStep = field(repr=False)
+
+    @property
+    def state(self) -> ChainState:
+        return self.record.known_state
+
+    def next_state(self, mean: NDArray[np.float64]) -> ChainState:
+        """The state after a verified sum. Heavy: runs away from the event loop."""
+        now = self.state
+        model, memory = self.take_step(now.model, now.memory, mean, now.position)
+        return ChainState.of(self.chain, now.position + 1, now.hash, model, memory)
+
+    def ballot(self, after: ChainState, survivors: tuple[PartyId, ...]) -> Ballot:
+        return Ballot(after.position, after.before, after.hash, self.electorate, survivors)

@@ -1,0 +1,68 @@
+"""One position of a chain: a model, what the step remembers, and a hash over both and over all that came before.
+
+The hash of state p covers the chain's id, p, the hash of state p-1, the model and the memory. The organiser signs the
+first one (protocol/agreed/anchor.py); every party takes each step itself, from the words of a verified sum. So two
+parties that name one hash hold one model, and had the same model at every position before it.
+
+Implements specs/chain.md, section 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.numbers.model import Model
+
+TakeStep: TypeAlias = Callable[[Model, bytes, NDArray[np.float64], int], tuple[Model, bytes]]
+"""The next model and memory, from those of a position, the mean of its payloads and its number; pure, and heavy."""
+
+
+def hash_model(model: Model) -> bytes:
+    """SHA-256 over a model's bytes, behind a tag and its length."""
+    digest = hashlib.sha256(length_prefixed(domain_tag("model")) + len(model).to_bytes(8, "big"))
+    digest.update(model.data.cast("B") if len(model) else b"")
+    return digest.digest()
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """`before` is the hash of the state before, empty at position 0; `model_hash` is that of the model alone."""
+
+    position: int
+    model: Model = field(repr=False)
+    memory: bytes = field(repr=False)
+    before: bytes
+    model_hash: bytes
+    hash: bytes
+
+    @classmethod
+    def of(cls, chain: bytes, position: int, before: bytes, model: Model, memory: bytes = b"") -> ChainState:
+        model_hash = hash_model(model)
+        framed = length_prefixed(
+            domain_tag("state"),
+            chain,
+            position.to_bytes(8, "big"),
+            before,
+            model_hash,
+            hashlib.sha256(memory).digest(),
+        )
+        return cls(position, model, memory, before, model_hash, hashlib.sha256(framed).digest())
+
+
+def state_hash(chain: bytes, position: int, before: bytes, model: Model, memory: bytes = b"") -> bytes:
+    """The hash of a state: of the chain it is in, its place there, the state before, the model and the memory."""
+    return ChainState.of(chain, position, before, model, memory).hash
+
+
+def first_anchor(chain: bytes, model: Model, participants: tuple[PartyId, ...]) -> Anchor:
+    """The anchor of a new chain: this model at position 0, and everyone may vote."""
+    return Anchor(chain, 0, state_hash(chain, 0, b"", model), tuple(sorted(participants)))

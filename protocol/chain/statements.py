@@ -1,0 +1,137 @@
+"""What a hello says of earlier attempts at its position, and what follows from all hellos of a session.
+
+Every further attempt at a position begins with a new session, whose id hashes all hellos: so all members of the attempt
+judge by the same statements. A list that is stated carries the server's signature, or one member could close a position
+for all with a list that it made up; two lists of one attempt that the server signed prove that it lied.
+
+Implements specs/chain.md, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.position import (
+    AnyCohort,
+    AttemptRecord,
+    AwaitMembers,
+    AwaitStatements,
+    OnlyCohort,
+    PositionLost,
+    PositionStatement,
+    SitOut,
+    UploadVerdict,
+    Voters,
+    all_members,
+    judge_upload,
+    require_permitted,
+)
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.graphs.policy import GraphKind
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.wire.messages import Length, Stamp, record
+
+LIST_DOMAIN = "survivors-proposed"
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class EnteredAttempt:
+    """An attempt at a position that a party entered; `signed` is the list it signed there, `voucher` the server's."""
+
+    session: Annotated[bytes, Length(32)]
+    attempt: int
+    members: tuple[PartyId, ...]
+    uploaded: bool = False
+    signed: tuple[PartyId, ...] = ()
+    voucher: Annotated[bytes, Length(64, or_empty=True)] = b""
+
+    def stamp(self, position: int) -> Stamp:
+        return Stamp(self.session, position, self.attempt)
+
+    def described(self, position: int) -> AttemptRecord:
+        signed = frozenset(self.signed) if self.signed else None
+        return AttemptRecord(self.stamp(position), frozenset(self.members), self.uploaded, signed)
+
+
+def list_digest(stamp: Stamp, survivors: Iterable[PartyId]) -> bytes:
+    """What the server signs as it proposes a list."""
+    return stamp.digest(LIST_DOMAIN, "\n".join(survivors).encode())
+
+
+def require_vouched(roster: Roster, position: int, attempts: Iterable[EnteredAttempt]) -> None:
+    """Refuse a statement about a list that the server did not propose."""
+    for one in attempts:
+        if one.signed and one.voucher:
+            digest = list_digest(one.stamp(position), one.signed)
+            roster.verify(SERVER, LIST_DOMAIN, digest, one.voucher)
+        elif one.signed and set(one.signed) != set(one.members):
+            raise Rejection(AbortReason.SURVIVOR_LIST, "a list is stated that the server did not sign")
+
+
+def voters_rule(parameters: Parameters) -> Callable[[AttemptRecord], Voters]:
+    """Who must have stated; on a thin graph a few neighbours open a list, so everyone must."""
+    if parameters.graph.kind is GraphKind.K_REGULAR:
+        return lambda attempt: Voters(attempt.members, len(attempt.members))
+    return all_members(parameters.colluders)
+
+
+@dataclass(frozen=True)
+class PositionRules:
+    """What the hellos of a session allow one of its members to do at the session's position."""
+
+    statements: tuple[PositionStatement, ...]
+    verdict: UploadVerdict
+
+    @classmethod
+    def of(
+        cls, me: PartyId, parameters: Parameters, statements: Mapping[PartyId, PositionStatement]
+    ) -> PositionRules:
+        said = tuple(statements.values())
+        return cls(said, judge_upload(me, said, voters_rule(parameters)))
+
+    def require_upload(self, position: int) -> None:
+        """Refuse to give our update again where it could end in a second sum."""
+        match self.verdict:
+            case AwaitStatements(missing=missing, needed=needed):
+                why = f"{needed} more of {_names(missing)} must say which list they signed before"
+            case AwaitMembers(missing=missing):
+                why = f"its sum can be repeated by the same parties only: {_names(missing)} is missing"
+            case SitOut(named_by=named_by):
+                why = f"{_names(named_by)} saw us give an update that we lost"
+            case PositionLost(lists=lists, forgetful=forgetful):
+                lost = (
+                    f"{_names(forgetful)} lost the update" if forgetful else f"{len(lists)} lists were signed"
+                )
+                raise Rejection(
+                    AbortReason.POSITION_LOST,
+                    f"position {position}: {lost}; the organiser goes on with a checkpoint",
+                )
+            case _:
+                return
+        raise Rejection(AbortReason.DIFFERENCING, f"a sum of position {position} may be open already: {why}")
+
+    def require_list(self, cohort: Collection[PartyId]) -> None:
+        """Refuse to sign a list that shares a party with an earlier one, or names one that lost its update."""
+        chosen = frozenset(cohort)
+        require_permitted(chosen, self.statements)
+        match self.verdict:
+            case OnlyCohort(cohort=only) if chosen != only:
+                raise Rejection(
+                    AbortReason.DIFFERENCING, "the sum must be over the list that was signed before"
+                )
+            case AnyCohort(free=free) if chosen - free:
+                raise Rejection(
+                    AbortReason.DIFFERENCING,
+                    f"{_names(chosen - free)} gave another update, or is in another list",
+                )
+            case _:
+                return
+
+
+def _names(parties: Collection[PartyId]) -> str:
+    return ", ".join(sorted(parties)[:10])

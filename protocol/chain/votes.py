@@ -1,0 +1,147 @@
+"""Votes and certificates: the server can neither choose the next model nor show two of them.
+
+    vote          a party's signature under a ballot: position, hash before, hash after, electorate, survivors
+    certificate   votes of t(|E|) parties of the electorate E for one ballot
+
+One vote per position, ever. The electorate of a position are the survivors that its certificate names; at an anchor it
+is what the organiser signed. Two certificates at one position would take 2 t(|E|) > |E| + c votes of |E| parties of
+whom c vote twice: there is no fork, whatever sessions the server makes. At least one voter is honest, and compared the
+electorate with the certificate before; so whoever comes later needs the last certificate alone.
+
+No session or attempt is in a ballot: votes for a sum that is repeated add up. Where peers keep the model from the
+server, the ballot that the server sees has no hashes, and the one that has them travels sealed among the peers.
+
+Rejected: a certificate for every position, kept and shown for ever (the last one says as much); a majority of those
+who are present instead of t(|E|) of the electorate (a server picks who is present).
+
+Implements specs/chain.md, section 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.wire.messages import Length, record
+
+VOTE_DOMAIN = "vote"
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What is voted on: that the chain goes from `before` to `after`, its state at `position`.
+
+    Both hashes are empty where the server must not see them.
+    """
+
+    position: int
+    before: Annotated[bytes, Length(32, or_empty=True)]
+    after: Annotated[bytes, Length(32, or_empty=True)]
+    electorate: tuple[PartyId, ...]
+    survivors: tuple[PartyId, ...]
+
+    def digest(self, chain: bytes) -> bytes:
+        framed = length_prefixed(
+            domain_tag("ballot"),
+            chain,
+            self.position.to_bytes(8, "big"),
+            self.before,
+            self.after,
+            "\n".join(self.electorate).encode(),
+            "\n".join(self.survivors).encode(),
+        )
+        return hashlib.sha256(framed).digest()
+
+    def without_hashes(self) -> Ballot:
+        """The same decision, without a word about the model."""
+        return replace(self, before=b"", after=b"")
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One party's signature under a ballot."""
+
+    ballot: Ballot
+    signature: Annotated[bytes, Length(64)]
+
+    @classmethod
+    def cast(cls, me: Identity, chain: bytes, ballot: Ballot) -> Vote:
+        return cls(ballot, me.signing.sign(VOTE_DOMAIN, ballot.digest(chain)))
+
+
+@record
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A ballot, and enough signatures under it."""
+
+    ballot: Ballot
+    signatures: Mapping[PartyId, Annotated[bytes, Length(64)]]
+
+    @property
+    def position(self) -> int:
+        return self.ballot.position
+
+
+class VoteCount:
+    """The votes for one ballot, until they are a certificate."""
+
+    def __init__(self, chain: bytes, roster: Roster, parameters: Parameters, ballot: Ballot) -> None:
+        self._roster = roster
+        self._digest = ballot.digest(chain)
+        self.ballot = ballot
+        self.needed = parameters.threshold_of(len(ballot.electorate))
+        self.signatures: dict[PartyId, bytes] = {}
+
+    def add(self, voter: PartyId, signature: bytes) -> None:
+        """Verify a vote, and count it if its voter is of the electorate."""
+        self._roster.verify(voter, VOTE_DOMAIN, self._digest, signature)
+        if voter in self.ballot.electorate:
+            self.signatures[voter] = signature
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """As many votes as are needed, and no more, if they are here."""
+        if len(self.signatures) < self.needed:
+            return None
+        chosen = sorted(self.signatures)[: self.needed]
+        return Certificate(self.ballot, {name: self.signatures[name] for name in chosen})
+
+
+def require_certificate(
+    chain: bytes, roster: Roster, parameters: Parameters, certificate: Certificate
+) -> None:
+    """Refuse a certificate that too few of its electorate signed, or in which any signature is wrong."""
+    ballot = certificate.ballot
+    names = list(ballot.electorate)
+    if not names or names != sorted(set(names)) or not set(certificate.signatures) <= set(names):
+        raise Rejection(
+            AbortReason.BAD_CERTIFICATE, "its electorate is not a sorted list with every signer in it"
+        )
+    count = VoteCount(chain, roster, parameters, ballot)
+    for voter, signature in certificate.signatures.items():
+        count.add(voter, signature)
+    if count.certificate is None:
+        raise Rejection(
+            AbortReason.BAD_CERTIFICATE,
+            f"{len(count.signatures)} of {len(names)} voted for position {ballot.position}, {count.needed} are needed",
+        )
+
+
+def electorate_at(anchor: Anchor, position: int, certificate: Certificate | None) -> tuple[PartyId, ...]:
+    """Whose votes count at a position: the survivors that its certificate names, or what the organiser signed."""
+    if position == anchor.position:
+        return anchor.electorate
+    if certificate is None or certificate.position != position:
+        raise LocalProtocolError(f"position {position} has no certificate: nobody is known to vote there")
+    return certificate.ballot.survivors

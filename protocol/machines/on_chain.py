@@ -1,0 +1,192 @@
+"""What both sides do about the chain at the edges of attempts: as a session opens, as a round does, at the end.
+
+Implements specs/chain.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from veilsum.protocol.chain.keeper import ChainKeeper
+from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
+from veilsum.protocol.chain.record import ChainPoint, ChainRecord
+from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.statements import PositionRules
+from veilsum.protocol.chain.votes import Certificate
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.attempt import SumRules
+from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted
+from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
+from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.session import (
+    Farewell,
+    Hello,
+    HelloRecord,
+    RoundOpened,
+    Session,
+    SessionOpened,
+    require_model_shape,
+)
+
+
+def chain_terms(scheme: Scheme, rules: MachineRules) -> ChainTerms:
+    return ChainTerms.of(rules.roster, rules.parameters, certifies=scheme.certifies(rules.parameters))
+
+
+class ParticipantOnChain(SumRules):
+    """A participant's part of the chain, in events; `server_gives`: whether one that is behind asks the server."""
+
+    def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
+        terms = chain_terms(scheme, rules)
+        self._member = ChainMember(terms, begin.chain_record(rules.roster), parts.chain_step)
+        self._dimension = rules.parameters.dimension
+        self._server_gives = scheme.server_holds_model
+        self._me = parts.identity.name
+        self._parameters = rules.parameters
+        self._participation = begin.record
+        self._rules: PositionRules | None = None
+        self._session: Session | None = None
+
+    @property
+    def record(self) -> ChainRecord:
+        return self._member.record
+
+    @property
+    def state(self) -> ChainState:
+        return self.record.known_state
+
+    def point(self) -> ChainPoint:
+        return self._member.point()
+
+    def enter_session(self, session: Session, opened: SessionOpened) -> list[Event]:
+        """Refuse a session at the wrong position, or one that could certify nothing.
+
+        If our vote was won while we were away, the state that it was for is ours.
+        """
+        position = opened.stamp.round
+        won = self._member.consider_session(position, opened.certificate, session.voting_positions)
+        self._session, self._rules = session, None
+        if self._member.terms.certifies:
+            self._rules = PositionRules.of(self._me, self._parameters, session.statements(position))
+        if won is None:
+            return []
+        self._member.record, certificate = won, won.certificate
+        assert certificate is not None
+        members = certificate.ballot.survivors
+        return [RoundCommitted(won.position - 1, 0, members, self.state.hash, self.state.model, chain=won)]
+
+    def enter_round(self, opened: RoundOpened) -> list[Event]:
+        """Begin from our own state, or from the one that the server gives us because we are behind."""
+        stamp = opened.stamp
+        if self._rules is not None:
+            self._rules.require_upload(stamp.round)
+        if stamp.round == self.record.position or not self._server_gives:
+            self._member.require_here(stamp.round, stamp.model_hash)
+            return []
+        return self._adopt(opened, self._member.ahead)
+
+    def take_parting_state(self, farewell: Farewell) -> list[Event]:
+        """The last state, if the server has it for us and we lack it."""
+        behind = farewell.stamp.round > self.record.position
+        if not self._server_gives or not behind or not len(farewell.model):
+            return []
+        return self._adopt(farewell, farewell.certificate)
+
+    def _adopt(self, given: RoundOpened | Farewell, certificate: Certificate | None) -> list[Event]:
+        require_model_shape(given.model, self._dimension)
+        memory = b"" if given.memory is None else given.memory.tobytes()
+        stamp = given.stamp
+        return self.take_over(
+            self._member.adopted(
+                certificate,
+                GivenState(stamp.round, given.before, given.model, memory, stamp.model_hash),
+                took_part=self._took_part(certificate),
+            )
+        )
+
+    def _took_part(self, certificate: Certificate | None) -> bool:
+        """Whether our own disk and the certificate agree that our update is in the sum."""
+        if certificate is None or not self._participation.uploaded_at(certificate.position - 1):
+            return False
+        return self._me in certificate.ballot.survivors
+
+    def require_cohort(self, cohort: Collection[PartyId]) -> None:
+        """Refuse a cohort without enough of those who vote here: they are who remembers that we gave our update."""
+        member, session = self._member, self._session
+        if session is None or self._rules is None:
+            return
+        voting = {name: place for name, place in session.voting_positions.items() if name in cohort}
+        missing = member.missing_here(voting)
+        if missing:
+            raise Rejection(
+                AbortReason.NO_QUORUM,
+                f"too few of those who vote take part; missing: {', '.join(missing[:10])}",
+            )
+
+    def require_list(self, survivors: Collection[PartyId]) -> None:
+        """Refuse to sign a list that what the members stated forbids."""
+        if self._rules is not None:
+            self._rules.require_list(survivors)
+
+    def take_over(self, record: ChainRecord) -> list[Event]:
+        """Keep what others gave us."""
+        self._member.record = record
+        return [ModelTaken(record.position, self.state.model, record)]
+
+    def commit(self, record: ChainRecord) -> None:
+        """The next position is new to everyone in the session: nothing was stated about it."""
+        self._member.record = record
+        self._rules = None
+
+
+class ServerOnChain:
+    """The server's part of the chain, in events."""
+
+    def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
+        record = begin.chain_record(rules.roster)
+        self._keeper = ChainKeeper(chain_terms(scheme, rules), record, parts.chain_step)
+
+    @property
+    def record(self) -> ChainRecord:
+        return self._keeper.record
+
+    def point(self) -> ChainPoint:
+        return self._keeper.point()
+
+    def open(self) -> None:
+        self._keeper.forget_votes()
+
+    def admit(self, sender: PartyId, hello: Hello) -> None:
+        """Take in what a hello proves, or raise and change nothing."""
+        self._keeper.admit(sender, hello.hello.rounds_done, hello.certificate, hello.vote)
+
+    def missing_voters(self, session: Mapping[PartyId, HelloRecord]) -> tuple[PartyId, ...]:
+        """Whom a session of these lacks to certify anything."""
+        voting = {name: hello.rounds_done for name, hello in session.items() if not hello.fresh}
+        return self._keeper.missing_voters(voting)
+
+    def catch_up(self) -> list[Event]:
+        """Go to the newest position that the hellos prove; a round that was certified without us is committed now."""
+        record = self._keeper.caught_up()
+        if record is None:
+            return []
+        self._keeper.record, certificate, state = record, record.certificate, record.state
+        assert certificate is not None
+        known, model = (state.hash, state.model) if state is not None else (b"", None)
+        survivors = certificate.ballot.survivors
+        return [RoundCommitted(record.position - 1, 0, survivors, known, model, chain=record)]
+
+    def behind(self, session: Session) -> frozenset[PartyId]:
+        """Members that say they have fewer rounds, and whose vote does not show that they have the state."""
+        certificate = self.record.certificate
+        voted = certificate.signatures if certificate is not None else {}
+        position = self.record.position
+        return frozenset(
+            name
+            for name, theirs in session.positions.items()
+            if theirs != position and not (name in voted and theirs == position - 1)
+        )
+
+    def commit(self, record: ChainRecord) -> None:
+        self._keeper.record = record

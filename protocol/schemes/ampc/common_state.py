@@ -1,0 +1,192 @@
+"""Which state of the chain a session starts from, and who holds it: a peer's side, without phases.
+
+The session's position is proved by a certificate that the server sees too; it names no hash. Which state that is, peers
+tell each other under the group key of the session: each sends the certificate that names the hash, or, if it stopped
+before that was complete, its vote for the state that it computed. t(|E|) such votes are a certificate that nobody had
+seen before. A peer that is behind takes the state from another and accepts it only if its hash is the certified one: so
+neither the server nor a few peers can put a state of their own in its place.
+
+Implements specs/chain.md, section 3, and specs/protocol.md, section 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.votes import Certificate, Vote, VoteCount, require_certificate
+from veilsum.protocol.crypto.boxes import open_box, seal_box
+from veilsum.protocol.crypto.kdf import Purpose
+from veilsum.protocol.crypto.secret import Secret
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.attempt import Failed, ParticipantContext
+from veilsum.protocol.machines.session import require_model_shape
+from veilsum.protocol.schemes.ampc.decomposition import keyed_state_hash, peers_box_key
+from veilsum.protocol.schemes.ampc.messages import ChainProof, ModelGiven, ModelHeld, StateContent
+from veilsum.protocol.secure_sum.group_key import GroupKey
+from veilsum.protocol.wire.codec import decode_message, encode_message
+from veilsum.protocol.wire.envelope import join
+from veilsum.protocol.wire.messages import kind_of
+
+
+class CommonState:
+    """What the peers of a session say they hold, until all hold the certified state."""
+
+    def __init__(self, context: ParticipantContext, group: GroupKey) -> None:
+        self._context = context
+        self.group = group
+        self._stamp = context.stamp.without_model()
+        self._record = context.point.record
+        self._position = context.stamp.round
+        self._votes: dict[bytes, VoteCount] = {}
+        self._held: dict[PartyId, ModelHeld] = {}
+        self._certified = self._record.sealed_certificate if self.up_to_date else None
+        self._voted = self._own_vote()
+        if self._voted is not None:
+            self._count(context.name, self._voted)
+            self._settle_own()
+
+    @property
+    def record(self) -> ChainRecord:
+        """What we keep of the chain, at the session's position once we got there."""
+        return self._record
+
+    @property
+    def up_to_date(self) -> bool:
+        return self._record.position == self._position
+
+    @property
+    def complete(self) -> bool:
+        return self._held.keys() >= set(self._context.session.members)
+
+    def _own_vote(self) -> Vote | None:
+        """Our vote for the state of this position, if that is where it stands."""
+        vote, public = self._record.sealed_vote, self._context.session.certificate
+        if self.up_to_date or vote is None or public is None:
+            return None
+        return vote if vote.ballot.without_hashes() == public.ballot else None
+
+    @property
+    def _certified_hash(self) -> bytes | None:
+        anchor = self._context.roster.anchor
+        if anchor is not None and self._position == anchor.position:
+            return anchor.state_hash
+        return self._certified.ballot.after if self._certified is not None else None
+
+    # What we say.
+
+    def statement(self) -> ModelHeld | None:
+        """What we hold and what proves it; None as long as we hold nothing at this position."""
+        state = self._record.state if self.up_to_date else self._voted_state
+        if state is None:
+            return None
+        proof = ChainProof(self._stamp, self._certified, None if self.up_to_date else self._voted)
+        key = peers_box_key(self.group, self._stamp, self._context.name, "proof")
+        box = seal_box(key, join(encode_message(proof)), b"")
+        return ModelHeld(self._stamp, self._keyed(state.hash), box)
+
+    @property
+    def _voted_state(self) -> ChainState | None:
+        return self._record.next_state if self._voted is not None else None
+
+    def _keyed(self, state_hash: bytes) -> bytes:
+        return keyed_state_hash(self.group, self._stamp, state_hash, "held")
+
+    # What others say.
+
+    def note(self, sender: PartyId, held: ModelHeld) -> None:
+        """Take in what another peer holds, or raise and change nothing."""
+        if sender == self._context.name:
+            self._held[sender] = held
+            return
+        plain = open_box(peers_box_key(self.group, self._stamp, sender, "proof"), held.proof, b"")
+        proof = decode_message(kind_of(ChainProof), self._stamp, plain)
+        assert isinstance(proof, ChainProof)
+        if proof.certificate is not None:
+            self._require_ours(proof.certificate)
+            self._certified = self._certified or proof.certificate
+        elif proof.vote is not None:
+            self._count(sender, proof.vote)
+        self._held[sender] = held
+        self._settle_own()
+
+    def _require_ours(self, certificate: Certificate) -> None:
+        point, context = self._context.point, self._context
+        if certificate.position != self._position or not certificate.ballot.after:
+            raise Rejection(AbortReason.BAD_CERTIFICATE, "a certificate of another position")
+        require_certificate(point.chain, context.roster, context.parameters, certificate)
+
+    def _count(self, sender: PartyId, vote: Vote) -> None:
+        public = self._context.session.certificate
+        if public is None or vote.ballot.without_hashes() != public.ballot or not vote.ballot.after:
+            raise Rejection(AbortReason.BAD_CERTIFICATE, "a vote on another ballot than the certified one")
+        point, context = self._context.point, self._context
+        digest = vote.ballot.digest(point.chain)
+        count = self._votes.get(digest) or VoteCount(
+            point.chain, context.roster, context.parameters, vote.ballot
+        )
+        count.add(sender, vote.signature)
+        self._votes[digest] = count
+
+    def _settle_own(self) -> None:
+        """Once the state is certified, the one that we voted for is ours."""
+        made = (count.certificate for count in self._votes.values())
+        self._certified = self._certified or next((one for one in made if one is not None), None)
+        voted = self._voted_state
+        if not self.up_to_date and voted is not None and voted.hash == self._certified_hash:
+            self._record = self._record.advanced(
+                voted, self._context.session.certificate, self._certified, took_part=True
+            )
+
+    def disagreement(self) -> Failed | None:
+        """A peer that holds another state than the certified one, if there is one."""
+        expected = self._certified_hash
+        if expected is None:
+            return None
+        for name, held in sorted(self._held.items()):
+            if held.keyed_hash != self._keyed(expected):
+                detail = f"{name} holds another state than the certified one at position {self._position}"
+                return Failed(AbortReason.WRONG_MODEL, name, detail)
+        return None
+
+    # For those who are behind.
+
+    def provider(self) -> PartyId | None:
+        """Whom to ask for the state: the first that holds the certified one."""
+        expected = self._certified_hash
+        if self.up_to_date or expected is None:
+            return None
+        keyed = self._keyed(expected)
+        return next((name for name, held in sorted(self._held.items()) if held.keyed_hash == keyed), None)
+
+    def give(self, other: PartyId) -> ModelGiven:
+        state = self._record.known_state if self.up_to_date else self._voted_state
+        if state is None:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{other} asks for a state that we lack, too")
+        memory = np.frombuffer(state.memory, dtype=np.uint8)
+        content = StateContent(self._stamp, state.before, state.model, memory)
+        box = seal_box(self._box_secret(self._context.name, other), join(encode_message(content)), b"")
+        return ModelGiven(self._stamp, np.frombuffer(box, dtype=np.uint8))
+
+    def adopt(self, sender: PartyId, given: ModelGiven) -> None:
+        """Take the state over, or raise if it is not the certified one."""
+        plain = open_box(self._box_secret(sender, self._context.name), given.box.tobytes(), b"")
+        content = decode_message(kind_of(StateContent), self._stamp, plain)
+        assert isinstance(content, StateContent)
+        require_model_shape(content.model, self._context.parameters.dimension)
+        state = ChainState.of(
+            self._context.point.chain, self._position, content.before, content.model, content.memory.tobytes()
+        )
+        if state.hash != self._certified_hash:
+            raise Rejection(AbortReason.WRONG_MODEL, "the state offered is not the certified one")
+        public, uploaded = (
+            self._context.session.certificate,
+            self._context.record.uploaded_at(self._position - 1),
+        )
+        took_part = uploaded and public is not None and self._context.name in public.ballot.survivors
+        self._record = self._record.advanced(state, public, self._certified, took_part=took_part)
+
+    def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
+        return self._context.box_secret(Purpose.SEAL, self._stamp, sender, receiver)

@@ -1,0 +1,212 @@
+"""From an opened sum to a certified state: everyone checks the sum, takes the step, and says what came of it.
+
+    server -> members   sum.opened   the words of the sum, still with the sum of the tags
+    member -> server    sum.vote     the hash of the state that follows, signed
+    server -> members   round.closed the certificate
+
+A member that cannot verify the sum votes for nothing. A member that is not in the sum, or never saw the list that it is
+over, checks all the same and votes for nothing: it takes the state over when it is certified.
+
+Implements specs/chain.md, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from veilsum.protocol.chain.record import ChainPoint, ChainRecord
+from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.votes import Certificate, Vote, VoteCount, require_certificate
+from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.attempt import (
+    Committed,
+    Failed,
+    ParticipantContext,
+    ServerContext,
+    reason_from_text,
+    require_absent,
+)
+from veilsum.protocol.machines.decisions import VoteCast
+from veilsum.protocol.machines.events import DecisionMade, Event, Send, WorkRequested
+from veilsum.protocol.machines.session import RoundClosed
+from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.secure_sum.verification import TAG_WORDS, AttemptTags, upload_length
+from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, message
+
+SPOILED = (AbortReason.CHECK_FAILED, AbortReason.SUM_FALSIFIED)
+
+
+@message("sum.opened")
+@dataclass(frozen=True, slots=True)
+class SumOpened(Message):
+    stamp: Stamp
+    survivors: tuple[PartyId, ...]
+    words: Tensor
+
+
+@message("sum.vote")
+@dataclass(frozen=True, slots=True)
+class SumVote(Message):
+    states_result = True
+
+    stamp: Stamp
+    state_hash: Annotated[bytes, Length(32)]
+    signature: Annotated[bytes, Length(64)]
+
+
+@dataclass(frozen=True)
+class CheckedSum:
+    """A sum that was verified, and the state that follows from it."""
+
+    survivors: tuple[PartyId, ...]
+    total: RingVector = field(repr=False)
+    after: ChainState = field(repr=False)
+
+
+class SumCheck:
+    """A member's side, without phases."""
+
+    def __init__(self, context: ParticipantContext, tags: AttemptTags) -> None:
+        self._context = context
+        self._tags = tags
+        self._closed: RoundClosed | None = None
+        self._checked: CheckedSum | None = None
+
+    def request(
+        self,
+        opened: SumOpened,
+        then: Callable[[CheckedSum, float], list[Event]],
+    ) -> list[Event]:
+        """The work that verifies the sum and takes the step; one that does not verify makes us withdraw."""
+        parameters = self._context.parameters
+        words = parameters.encoding.ring.require(opened.words, upload_length(parameters))
+        for name in opened.survivors:
+            self._context.session.require_member(name)
+        return [WorkRequested(lambda: self._check(opened.survivors, words), then, self._context.withdraw)]
+
+    def _check(self, survivors: tuple[PartyId, ...], words: RingVector) -> CheckedSum:
+        total, limbs = words[:-TAG_WORDS], words[-TAG_WORDS:]
+        self._tags.require_sum(total, limbs, survivors)
+        mean, _ = self._context.parameters.encoding.decode_mean(total, len(survivors))
+        return CheckedSum(survivors, total, self._context.point.next_state(mean))
+
+    def vote(self, checked: CheckedSum, agreed: tuple[PartyId, ...] | None) -> list[Event]:
+        """Decide, then vote, if the sum is over the list that we agreed on. Raises if we voted otherwise before."""
+        self._checked = checked
+        point, stamp = self._context.point, self._context.stamp
+        if not point.certifies or checked.survivors != agreed or not point.record.votes_here:
+            return []
+        vote = Vote.cast(self._context.me, point.chain, point.ballot(checked.after, checked.survivors))
+        record = point.record.voting(vote, None, checked.after)
+        decided = DecisionMade(VoteCast(stamp.round, stamp.attempt, record))
+        return [decided, Send(SERVER, SumVote(stamp, checked.after.hash, vote.signature))]
+
+    def conclude(self, closed: RoundClosed) -> Committed | Failed | None:
+        """What the server's closing word means, as soon as we have checked the sum ourselves."""
+        self._closed = closed
+        return self.outcome()
+
+    def outcome(self) -> Committed | Failed | None:
+        closed, checked = self._closed, self._checked
+        if closed is None or (checked is None and closed.committed):
+            return None
+        if not closed.committed or checked is None:
+            reason = reason_from_text(closed.reason)
+            return Failed(reason, SERVER, "the server closed the round without a result")
+        try:
+            record = self._proved(closed, checked)
+        except Rejection as problem:
+            return Failed(problem.reason, SERVER, problem.detail, repeatable=False)
+        after = checked.after
+        return Committed(checked.survivors, after.model, after.hash, checked.total, chain=record)
+
+    def _proved(self, closed: RoundClosed, checked: CheckedSum) -> ChainRecord:
+        point, after = self._context.point, checked.after
+        if closed.members != checked.survivors or closed.next_model_hash != after.hash:
+            raise Rejection(AbortReason.WRONG_MODEL, "the round was closed with another sum than we checked")
+        if not point.certifies:
+            return point.record.advanced(after, None)
+        if closed.certificate is None or closed.certificate.ballot != point.ballot(after, checked.survivors):
+            raise Rejection(AbortReason.BAD_CERTIFICATE, "the certificate is for another state than ours")
+        took_part = self._context.name in checked.survivors
+        proof = self._verified(closed.certificate, point)
+        return point.record.advanced(after, proof, took_part=took_part)
+
+    def _verified(self, certificate: Certificate, point: ChainPoint) -> Certificate:
+        context = self._context
+        require_certificate(point.chain, context.roster, context.parameters, certificate)
+        return certificate
+
+
+class ResultVotes:
+    """The server's side, without phases: votes for the state that it computed itself, and who says it is spoiled."""
+
+    def __init__(self, context: ServerContext, survivors: tuple[PartyId, ...], after: ChainState) -> None:
+        self._context = context
+        self._survivors = survivors
+        self.after = after
+        point = context.point
+        ballot = point.ballot(after, survivors)
+        self._count = VoteCount(point.chain, context.roster, context.parameters, ballot)
+        self._voters: set[PartyId] = set()
+        self._refusals: dict[PartyId, AbortReason] = {}
+
+    def decide(self) -> Event:
+        """Keep the state before anyone hears of the sum: votes for it may be a certificate when we are back."""
+        stamp = self._context.stamp
+        record = self._context.point.record.voting(None, None, self.after)
+        return DecisionMade(VoteCast(stamp.round, stamp.attempt, record))
+
+    def add(self, sender: PartyId, vote: SumVote) -> None:
+        require_absent(sender, self._voters)
+        if sender not in self._survivors:
+            raise Rejection(AbortReason.SURVIVOR_LIST, "a vote of a party that is not in the sum")
+        if vote.state_hash != self.after.hash:
+            raise Rejection(AbortReason.WRONG_MODEL, "another state follows from the sum")
+        self._count.add(sender, vote.signature)
+        self._voters.add(sender)
+
+    def hear_refusal(self, party: PartyId, reason: str) -> None:
+        found = reason_from_text(reason)
+        if found in SPOILED:
+            self._refusals[party] = found
+
+    def silent(self, awaited: set[PartyId]) -> set[PartyId]:
+        return (awaited & set(self._survivors)) - self._voters - self._refusals.keys()
+
+    def conclude(self, total: RingVector) -> Committed | Failed:
+        """The certificate, or why there is none; a sum that enough parties found spoiled is not repeated."""
+        point, after, survivors = self._context.point, self.after, self._survivors
+        certificate = self._count.certificate
+        silent = tuple(name for name in survivors if name not in self._voters)
+        if certificate is None:
+            return uncertified(self._context, self._count, silent, self._refusals)
+        record = point.record.advanced(after, certificate)
+        return Committed(survivors, after.model, after.hash, total, silent, chain=record)
+
+
+def uncertified(
+    context: ServerContext,
+    count: VoteCount,
+    silent: tuple[PartyId, ...],
+    refusals: Mapping[PartyId, AbortReason],
+) -> Failed:
+    """Why a result has too few votes; a sum that more parties call spoiled than may lie is not repeated."""
+    if len(refusals) > context.parameters.colluders:
+        reason = min(refusals.values(), key=lambda one: one.name)
+        return Failed(reason, detail=spoiled(count.ballot.survivors), repeatable=False)
+    found, needed = len(count.signatures), count.needed
+    missing = ", ".join(silent[:10])
+    detail = f"{found} parties voted for the result, {needed} are needed; missing: {missing}"
+    return Failed(AbortReason.TIMED_OUT, silent[0] if silent else "", detail)
+
+
+def spoiled(cohort: tuple[PartyId, ...]) -> str:
+    """What is told of a sum that fails its checks: the masks hide who spoiled it."""
+    return (
+        f"one of {', '.join(cohort[:10])} spoiled the sum, and the masks hide who; nothing was committed: the "
+        "organiser goes on with `veilsum roster checkpoint`, with or without an eviction"
+    )
