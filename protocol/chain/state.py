@@ -17,9 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.agreed.anchor import hash_state
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
-from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 
 TakeStep: TypeAlias = Callable[[Model, bytes, NDArray[np.float64], int], tuple[Model, bytes]]
@@ -46,23 +45,6 @@ class ChainState:
 
     @classmethod
     def of(cls, chain: bytes, position: int, before: bytes, model: Model, memory: bytes = b"") -> ChainState:
-        model_hash = hash_model(model)
-        framed = length_prefixed(
-            domain_tag("state"),
-            chain,
-            position.to_bytes(8, "big"),
-            before,
-            model_hash,
-            hashlib.sha256(memory).digest(),
-        )
-        return cls(position, model, memory, before, model_hash, hashlib.sha256(framed).digest())
-
-
-def state_hash(chain: bytes, position: int, before: bytes, model: Model, memory: bytes = b"") -> bytes:
-    """The hash of a state: of the chain it is in, its place there, the state before, the model and the memory."""
-    return ChainState.of(chain, position, before, model, memory).hash
-
-
-def first_anchor(chain: bytes, model: Model, participants: tuple[PartyId, ...]) -> Anchor:
-    """The anchor of a new chain: this model at position 0, and everyone may vote."""
-    return Anchor(chain, 0, state_hash(chain, 0, b"", model), tuple(sorted(participants)))
+        model_hash, memory_hash = hash_model(model), hashlib.sha256(memory).digest()
+        found = hash_state(chain, position, before, model_hash, memory_hash)
+        return cls(position, model, memory, before, model_hash, found)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from veilsum.protocol.agreed.anchor import CHAIN_ID_BYTES
+from veilsum.protocol.agreed.anchor import CHAIN_ID_BYTES, first_anchor
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.chain.state import first_anchor
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -169,4 +169,6 @@ def simulated_roster(
     if not scheme.has_chain:
         return Roster(1, public)
     chain = entropy.for_party("chain")(CHAIN_ID_BYTES)
-    return Roster(1, public, first_anchor(chain, first, tuple(name for name in identities if name != SERVER)))
+    return Roster(
+        1, public, first_anchor(chain, hash_model(first), [name for name in identities if name != SERVER])
+    )
