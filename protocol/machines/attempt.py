@@ -39,6 +39,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import (
     Event,
     PartyNamed,
+    RoundCommitted,
     RoundFailed,
     Send,
     TrainingRequested,
@@ -78,6 +79,18 @@ class Committed:
     loss: float | None = None
     named: tuple[PartyNamed, ...] = ()
     chain: ChainRecord | None = field(default=None, repr=False)
+
+    def event(self, stamp: Stamp) -> RoundCommitted:
+        return RoundCommitted(
+            stamp.round,
+            stamp.attempt,
+            self.members,
+            self.model_hash,
+            self.model,
+            self.total,
+            self.loss,
+            self.chain,
+        )
 
 
 @dataclass(frozen=True)

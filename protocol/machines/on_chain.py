@@ -11,11 +11,11 @@ from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
 from veilsum.protocol.chain.state import ChainState
-from veilsum.protocol.chain.statements import PositionRules
+from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules
 from veilsum.protocol.chain.votes import Certificate
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import SumRules
+from veilsum.protocol.machines.attempt import Failed, SumRules
 from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme
@@ -58,6 +58,11 @@ class ParticipantOnChain(SumRules):
 
     def point(self) -> ChainPoint:
         return self._member.point()
+
+    def stated(self) -> tuple[ChainRecord, tuple[EnteredAttempt, ...]]:
+        """What a hello says of the chain, and of our attempts at its position where lists are voted on."""
+        votes = self._member.terms.certifies
+        return self.record, self._participation.attempts_at(self.record.position) if votes else ()
 
     def enter_session(self, session: Session, opened: SessionOpened) -> list[Event]:
         """Refuse a session at the wrong position, or one that could certify nothing.
@@ -161,10 +166,17 @@ class ServerOnChain:
         """Take in what a hello proves, or raise and change nothing."""
         self._keeper.admit(sender, hello.hello.rounds_done, hello.certificate, hello.vote)
 
-    def missing_voters(self, session: Mapping[PartyId, HelloRecord]) -> tuple[PartyId, ...]:
-        """Whom a session of these lacks to certify anything."""
-        voting = {name: hello.rounds_done for name, hello in session.items() if not hello.fresh}
-        return self._keeper.missing_voters(voting)
+    def no_quorum(self, hellos: Mapping[PartyId, HelloRecord]) -> Failed | None:
+        """Why those who are here could certify nothing, if so."""
+        voting = {name: hello.rounds_done for name, hello in hellos.items() if not hello.fresh}
+        missing = self._keeper.missing_voters(voting)
+        if not missing:
+            return None
+        detail = (
+            f"too few of those who vote on the next model are here; missing: {', '.join(missing[:10])}; if they do not "
+            "come back, the organiser goes on with a checkpoint"
+        )
+        return Failed(AbortReason.NO_QUORUM, detail=detail)
 
     def catch_up(self) -> list[Event]:
         """Go to the newest position that the hellos prove; a round that was certified without us is committed now."""

@@ -13,8 +13,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from veilsum.protocol.chain.record import ChainRecord
-from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.errors import (
     AbortReason,
     ProtocolError,
@@ -37,12 +35,9 @@ from veilsum.protocol.machines.attempt import (
     reason_from_text,
     require_same_attempt,
 )
-from veilsum.protocol.machines.decisions import AttemptEntered
 from veilsum.protocol.machines.early_messages import EarlyMessages, early_share
 from veilsum.protocol.machines.events import (
-    DecisionMade,
     Event,
-    RoundCommitted,
     RunFailed,
     RunFinished,
     Send,
@@ -165,21 +160,13 @@ class ParticipantMachine:
         events = self._abandon_attempt("the server opened a new session")
         self._move(Invitation, ParticipantPhase.GREETING)
         terms = SessionTerms(self._rules.roster, self._rules.parameters, message.nonce)
-        chain, attempts = self._stated()
-        self._greeting = Greeting.answer(
-            terms, self._parts.identity, self.rounds_done, self._parts.random, chain, attempts
-        )
+        me, random, done = self._parts.identity, self._parts.random, self.rounds_done
+        chain, attempts = (None, ()) if self._chain is None else self._chain.stated()
+        self._greeting = Greeting.answer(terms, me, done, random, chain, attempts)
         self._invitations.add(message.nonce)
         self.session = None
         self._be_patient(now)
         return [*events, Send(SERVER, self._greeting.message)]
-
-    def _stated(self) -> tuple[ChainRecord | None, tuple[EnteredAttempt, ...]]:
-        """What a hello says of the chain, and of our attempts at its position where lists are voted on."""
-        if self._chain is None:
-            return None, ()
-        votes = self._scheme.certifies(self._rules.parameters)
-        return self._chain.record, self.record.attempts_at(self.rounds_done) if votes else ()
 
     def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
         assert self._greeting is not None
@@ -224,18 +211,12 @@ class ParticipantMachine:
         self._be_patient(now)
         context = self._context(stamp)
         self._machine = require_machine(self._scheme, self._scheme.participant_round(context))
-        entered = self._enter_attempt(stamp)
+        entered = self.record.enter(stamp, context.session.members)
         try:
             started = self._machine.start(now)
         except Rejection as refusal:
             started = self._withdraw(refusal, now)
         return [*taken, entered, *self._settled(started, now), *self._replay_early(now)]
-
-    def _enter_attempt(self, stamp: Stamp) -> DecisionMade:
-        assert self.session is not None
-        decision = AttemptEntered(stamp.round, stamp.attempt, stamp.session, self.session.members)
-        self.record.note(decision)
-        return DecisionMade(decision)
 
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
@@ -368,17 +349,7 @@ class ParticipantMachine:
         self.rounds_done = stamp.round + 1
         self.record.remember(frozenset(outcome.members))
         self._training.forget()
-        return [
-            RoundCommitted(
-                stamp.round,
-                stamp.attempt,
-                outcome.members,
-                outcome.model_hash,
-                outcome.model,
-                outcome.total,
-                chain=outcome.chain,
-            )
-        ]
+        return [outcome.event(stamp)]
 
     def _abandon_attempt(self, why: str) -> list[Event]:
         machine, self._machine = self._machine, None

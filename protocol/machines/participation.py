@@ -82,6 +82,10 @@ class ParticipationRecord:
         changes = [len(cohort ^ earlier) for earlier in self.cohorts if earlier != cohort]
         return min(changes, default=None)
 
+    def enter(self, stamp: Stamp, members: tuple[PartyId, ...]) -> DecisionMade:
+        """From here on the number of this attempt is used up, and these are known to be in it."""
+        return self._decide(AttemptEntered(stamp.round, stamp.attempt, stamp.session, members))
+
     def give(self, stamp: Stamp, model_hash: bytes, update: bytes) -> DecisionMade:
         """From here on the update may be in a sum, whether we are asked or not."""
         return self._decide(UpdateGiven(stamp.round, stamp.attempt, model_hash, update))

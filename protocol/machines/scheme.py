@@ -22,10 +22,10 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejectio
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.carried import Carried, longest_vector
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import RandomBytes
+from veilsum.protocol.wire.carried import Carried, longest_vector
 from veilsum.protocol.wire.messages import Message
 
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from veilsum.protocol.agreed.parameters import Rekey
 from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.agreement import require_new_key
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection, RemoteProtocolError
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
@@ -34,7 +32,6 @@ from veilsum.protocol.machines.events import (
     AttemptBegan,
     Event,
     PartyNamed,
-    RoundCommitted,
     RunFailed,
     RunFinished,
     Send,
@@ -42,6 +39,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain
+from veilsum.protocol.machines.parting import Parting, dismissal
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -59,7 +57,6 @@ from veilsum.protocol.machines.session import (
     Withdrawn,
 )
 from veilsum.protocol.machines.transitions import Phase, Trigger
-from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import require_random
 from veilsum.protocol.wire.messages import Message, Stamp
 
@@ -73,9 +70,10 @@ class ServerMachine:
         self._scheme = scheme
         self._rules = rules
         self._parts = parts
-        self._parting_model: Model | None = None
         self.model = begin.model if scheme.server_holds_model else None
         self._chain = ServerOnChain(scheme, rules, parts, begin) if scheme.has_chain else None
+        self._parting = Parting(scheme, parts, self._chain)
+        self._holding: frozenset[PartyId] = frozenset()
         self._model_hash = self._hash_held()
         self.rounds_done = self._rounds_told = begin.rounds_done
         self.attempt = begin.attempt
@@ -184,18 +182,16 @@ class ServerMachine:
         named = self._named.get(name)
         if named is None or name in self._welcome:
             return None
-        detail = f"the run goes on without {name}, which {named.detail}"
-        nothing = np.zeros(0, dtype="<f4")
-        return Farewell(Stamp(b"", self.rounds_done), False, named.reason.value, detail[:1000], nothing)
+        return dismissal(named, self.rounds_done)
 
     def _answer_knock(self, sender: PartyId) -> list[Event]:
-        dismissal = self._dismissal(sender)
-        if dismissal is not None:
-            return [Send(sender, dismissal)]
+        dismissed = self._dismissal(sender)
+        if dismissed is not None:
+            return [Send(sender, dismissed)]
         if self.phase is ServerPhase.OPENING:
             return [Send(sender, Invitation(Stamp(), self._invitation))]
         if self.phase is ServerPhase.FINISHING:
-            return [Send(sender, self._farewell())]
+            return [Send(sender, self._farewell(lacks_it=True))]
         self._knocking.add(sender)
         return []
 
@@ -243,14 +239,7 @@ class ServerMachine:
             missing = ", ".join(sorted(set(self._rules.roster.participants) - self._hellos.keys())[:10])
             detail = f"{here} of at least {minimum} parties are here; missing: {missing}"
             return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail)
-        voters = self._chain.missing_voters(self._hellos) if self._chain is not None else ()
-        if not voters:
-            return None
-        detail = (
-            f"too few of those who vote on the next model are here; missing: {', '.join(voters[:10])}; if they do not "
-            "come back, the organiser goes on with a checkpoint"
-        )
-        return Failed(AbortReason.NO_QUORUM, detail=detail)
+        return None if self._chain is None else self._chain.no_quorum(self._hellos)
 
     def _close_opening(self, trigger: Trigger, now: float) -> list[Event]:
         too_few = self._too_few_here()
@@ -268,17 +257,14 @@ class ServerMachine:
         """The chain may be certified beyond what we knew: go on from there."""
         if self._chain is None:
             return []
-        events = self._chain.catch_up()
-        self._follow_chain(self._chain)
-        return events
-
-    def _follow_chain(self, chain: ServerOnChain) -> None:
-        if chain.record.position != self.rounds_done:
-            self.rounds_done, self.attempt = chain.record.position, 0
+        events, record = self._chain.catch_up(), self._chain.record
+        if record.position != self.rounds_done:
+            self.rounds_done, self.attempt, self._holding = record.position, 0, frozenset()
             self._rounds_told = max(self._rounds_told, self.rounds_done)
-        if chain.record.state is not None and self._scheme.server_holds_model:
-            self.model = chain.record.state.model
+        if record.state is not None and self._scheme.server_holds_model:
+            self.model = record.state.model
         self._model_hash = self._hash_held()
+        return events
 
     def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
         certificate = self._chain.record.certificate if self._chain is not None else None
@@ -341,24 +327,12 @@ class ServerMachine:
         if self._scheme.server_holds_model:
             self.model = outcome.model
         self._model_hash = outcome.model_hash
-        self._behind = frozenset()
-        certificate = None
+        self._behind, self._holding = frozenset(), frozenset(outcome.members) - frozenset(outcome.silent)
         if self._chain is not None and outcome.chain is not None:
             self._chain.commit(outcome.chain)
-            certificate = outcome.chain.certificate
-        committed = RoundCommitted(
-            self.rounds_done,
-            self.attempt,
-            outcome.members,
-            outcome.model_hash,
-            outcome.model,
-            outcome.total,
-            outcome.loss,
-            outcome.chain,
-        )
-        # Peers that did not hear of each other's results repeat a round that was told already: the same sum again.
+        certificate = outcome.chain.certificate if outcome.chain is not None else None
         events: list[Event] = self._name(outcome.named)
-        events += [committed] if self.rounds_done >= self._rounds_told else []
+        events += [outcome.event(stamp)] if self.rounds_done >= self._rounds_told else []
         self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
         if self._scheme.server_holds_model:
             known_hash = outcome.model_hash if self._scheme.announces_next_hash else b""
@@ -409,37 +383,17 @@ class ServerMachine:
     def _finish(self, trigger: Trigger) -> list[Event]:
         self._move(trigger, ServerPhase.FINISHING)
         self._machine = None
-        farewell = self._farewell()
-        events: list[Event] = [Send(name, farewell) for name in self._rules.roster.participants]
+        short, whole = self._farewell(lacks_it=False), self._farewell(lacks_it=True)
+        everyone = self._rules.roster.participants
+        events: list[Event] = [Send(name, short if name in self._holding else whole) for name in everyone]
         if self._failed is None:
             events.append(RunFinished(self.rounds_done, self.model))
         return events
 
-    def _farewell(self) -> Farewell:
+    def _farewell(self, *, lacks_it: bool) -> Farewell:
         session = self.session.id if self.session is not None else SessionId(b"")
-        model = self._model_to_keep()
-        reason, detail = (
-            ("", "") if self._failed is None else (self._failed.reason.value, self._failed.detail)
-        )
-        told = Stamp(session, self.rounds_done), self._failed is None, reason, detail[:1000], model
-        if self._chain is None or not len(model):
-            return Farewell(*told)
-        record, state = self._chain.record, self._chain.point().state
-        return Farewell(*told, np.frombuffer(state.memory, dtype=np.uint8), state.before, record.certificate)
-
-    def _model_to_keep(self) -> Model:
-        """What participants are left with, made once: nothing where the server holds no model or gives none away."""
-        if self._parting_model is None and self.model is not None:
-            completed = self._failed is None
-            self._parting_model = self._scheme.parting_model(
-                self.model, self._parts.equipment, self._parts.random, completed=completed
-            )
-            if completed and self._parting_model is None:
-                raise LocalProtocolError(
-                    f"{self._scheme.name} leaves participants without a model after a completed run: they "
-                    "refuse to end so; let parting_model return one"
-                )
-        return self._parting_model if self._parting_model is not None else np.zeros(0, dtype="<f4")
+        stamp = Stamp(session, self.rounds_done)
+        return self._parting.farewell(stamp, self._failed, self.model, lacks_it=lacks_it)
 
     def _move(self, trigger: Trigger, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)

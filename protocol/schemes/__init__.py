@@ -57,7 +57,6 @@ from veilsum.protocol.machines.attempt import (
     require_from_server,
     server_was_silent,
 )
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import (
     DecisionMade,
     Event,
@@ -91,6 +90,7 @@ from veilsum.protocol.schemes.perturbed.server import PerturbedServer
 from veilsum.protocol.schemes.plain import Plain
 from veilsum.protocol.schemes.registry import find_scheme, register, scheme_names
 from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
 
 __all__ = [

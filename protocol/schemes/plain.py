@@ -31,7 +31,6 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
     require_from_server,
 )
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, Send, WorkRequested
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened
@@ -39,6 +38,7 @@ from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigge
 from veilsum.protocol.numbers.averaging import weighted_mean
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.schemes.registry import register
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
 
 

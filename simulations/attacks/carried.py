@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.facts import config_of

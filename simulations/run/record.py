@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from veilsum.protocol.agreed.parameters import Schedule
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import (
     Event,
     PartyNamed,
@@ -28,6 +27,7 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import add_into
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.learning.contract import LocalUpdate, sha256_of
 from veilsum.roles.process.observer import RunObserver

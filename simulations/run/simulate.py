@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from veilsum.protocol.crypto.aead import watch_seals
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.plain import Plain, PlainUpdate
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.cli.progress import Progress

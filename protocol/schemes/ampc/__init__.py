@@ -11,7 +11,6 @@ from veilsum.protocol.agreed.parameters import Bias, Parameters, Recovery, Rekey
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.schemes.ampc.messages import (
     Aggregate,
@@ -28,6 +27,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 
 DROP_POINTS = {

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
@@ -20,6 +19,7 @@ from veilsum.protocol.secure_sum.group_key import GroupKeyRelay, GroupKeySetup
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 
 

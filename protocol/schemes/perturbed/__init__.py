@@ -12,7 +12,6 @@ from typing import Any
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, fits_budget
 from veilsum.protocol.numbers.model import Model
@@ -34,6 +33,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 
 TERM_WORD_BITS = 64

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from veilsum.protocol.agreed.parameters import Weights
 from veilsum.protocol.errors import Rejection
 from veilsum.protocol.identifiers import SERVER
-from veilsum.protocol.machines.carried import Carried
 from veilsum.protocol.machines.session import Farewell, RoundOpened
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Stamp
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.views.view import OwnUpdate, PublicFacts, View
