@@ -77,11 +77,15 @@ class CommonState:
 
     # What we say.
 
-    def statement(self) -> ModelHeld | None:
-        """What we hold and what proves it; None as long as we hold nothing at this position."""
-        state = self._record.state if self.up_to_date else self._voted_state
-        if state is None:
-            return None
+    @property
+    def held(self) -> ChainState | None:
+        """The state that we hold at this position; None as long as we are behind."""
+        return self._record.state if self.up_to_date else self._voted_state
+
+    def statement(self) -> ModelHeld:
+        """What we hold and what proves it; made once, since one key seals one box."""
+        state = self.held
+        assert state is not None
         proof = ChainProof(self._stamp, self._certified, None if self.up_to_date else self._voted)
         key = peers_box_key(self.group, self._stamp, self._context.name, "proof")
         box = seal_box(key, join(encode_message(proof)), b"")

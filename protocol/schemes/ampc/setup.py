@@ -159,7 +159,7 @@ class SessionSetup(AttemptMachine):
         if self._taken.keys() != self._given.keys() or self._common.keys() != members:
             return []
         self._states = states = CommonState(self._context, group_key_of(self._common))
-        behind = states.statement() is None
+        behind = states.held is None
         self.move(trigger, _P.FETCHING if behind else _P.COMPARING, self.deadline)
         events = [] if behind else self._state_held(states)
         for sender, held in self._early.items():
@@ -169,7 +169,6 @@ class SessionSetup(AttemptMachine):
 
     def _state_held(self, states: CommonState) -> list[Event]:
         held = states.statement()
-        assert held is not None
         states.note(self._context.name, held)
         others = [name for name in self._context.session.members if name != self._context.name]
         answers = [Send(name, states.give(name)) for name in self._wanting]
