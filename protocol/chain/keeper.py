@@ -92,4 +92,9 @@ class ChainKeeper:
 
     def point(self) -> ChainPoint:
         electorate = self.terms.electorate(self.record.position, self.record.certificate)
-        return ChainPoint(self.terms.chain, electorate, self.terms.certifies, self.record, self._take_step)
+        certifies, take_step = self.terms.certifies, self._take_step
+        return ChainPoint(self.terms.chain, electorate, certifies, self.record, take_step, self._keep)
+
+    def _keep(self, record: ChainRecord) -> None:
+        """A vote that was cast in an attempt is ours whatever becomes of the attempt."""
+        self.record = record

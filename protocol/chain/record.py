@@ -8,6 +8,7 @@ Implements specs/chain.md, section 3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -61,11 +62,12 @@ class ChainRecord:
         return self.state
 
     def voting(self, vote: Vote | None, sealed: Vote | None, after: ChainState) -> ChainRecord:
-        """With our vote for the state after this one; refused if we voted for another."""
-        if self.next_state is not None and self.next_state.hash != after.hash:
+        """With our vote for the state after this one; refused if we voted otherwise: for another, or over others."""
+        other = self.vote is not None and vote is not None and self.vote.ballot != vote.ballot
+        if self.next_state is not None and (self.next_state.hash != after.hash or other):
             raise Rejection(
                 AbortReason.POSITION_LOST,
-                f"this party voted for another state at position {after.position}: the organiser's checkpoint goes on",
+                f"this party voted otherwise at position {after.position}: the organiser's checkpoint goes on",
             )
         return replace(self, vote=vote, sealed_vote=sealed, next_state=after)
 
@@ -86,13 +88,14 @@ class ChainRecord:
 
 @dataclass(frozen=True)
 class ChainPoint:
-    """Where the chain stands for one party in one attempt."""
+    """Where the chain stands for one party in one attempt; `keep` is told of a vote, which outlives the attempt."""
 
     chain: bytes
     electorate: tuple[PartyId, ...]
     certifies: bool
     record: ChainRecord = field(repr=False)
     take_step: TakeStep = field(repr=False)
+    keep: Callable[[ChainRecord], None] = field(repr=False)
 
     @property
     def state(self) -> ChainState:
@@ -103,6 +106,12 @@ class ChainPoint:
         now = self.state
         model, memory = self.take_step(now.model, now.memory, mean, now.position)
         return ChainState.of(self.chain, now.position + 1, now.hash, model, memory)
+
+    def cast(self, vote: Vote | None, sealed: Vote | None, after: ChainState) -> ChainRecord:
+        """From here on this is our vote at this position, in whatever attempt; the record must be durable first."""
+        record = self.record.voting(vote, sealed, after)
+        self.keep(record)
+        return record
 
     def ballot(self, after: ChainState, survivors: tuple[PartyId, ...]) -> Ballot:
         return Ballot(after.position, after.before, after.hash, self.electorate, survivors)

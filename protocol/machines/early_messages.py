@@ -56,6 +56,10 @@ class EarlyMessages:
         self._used[sender] = messages, size
         self._waiting.append((sender, message))
 
+    def hold_any(self, *kinds: type[Message]) -> bool:
+        """Whether a message of these kinds waits."""
+        return any(isinstance(message, kinds) for _, message in self._waiting)
+
     def take(self) -> list[tuple[PartyId, Message]]:
         """All that waited, in order; what is still early will be held again."""
         waiting, self._waiting = self._waiting, []

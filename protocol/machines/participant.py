@@ -319,7 +319,10 @@ class ParticipantMachine:
         """Events so far, and what follows from the attempt's outcome if it has one."""
         machine = self._machine
         if machine is None or machine.outcome is None:
-            return drop_stale_work(events, lambda: self._machine is machine, self._settled)
+            going_on = drop_stale_work(events, lambda: self._machine is machine, self._settled)
+            held_up = self._early.hold_any(Invitation, Farewell)
+            free = machine is not None and not machine.is_decisive
+            return going_on + self._replay_early(now) if held_up and free else going_on
         self._machine = None
         if self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed):
             self.session = None

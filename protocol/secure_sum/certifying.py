@@ -100,7 +100,7 @@ class SumCheck:
         if not point.certifies or checked.survivors != agreed or not point.record.votes_here:
             return []
         vote = Vote.cast(self._context.me, point.chain, point.ballot(checked.after, checked.survivors))
-        record = point.record.voting(vote, None, checked.after)
+        record = point.cast(vote, None, checked.after)
         decided = DecisionMade(VoteCast(stamp.round, stamp.attempt, record))
         return [decided, Send(SERVER, SumVote(stamp, checked.after.hash, vote.signature))]
 
@@ -157,7 +157,7 @@ class ResultVotes:
     def decide(self) -> Event:
         """Keep the state before anyone hears of the sum: votes for it may be a certificate when we are back."""
         stamp = self._context.stamp
-        record = self._context.point.record.voting(None, None, self.after)
+        record = self._context.point.cast(None, None, self.after)
         return DecisionMade(VoteCast(stamp.round, stamp.attempt, record))
 
     def add(self, sender: PartyId, vote: SumVote) -> None:

@@ -43,7 +43,7 @@ class BallotPair:
 
     def cast(self, after: ChainState) -> ChainRecord:
         """What we keep from here on; refused if we voted for another state before."""
-        record = self._context.point.record.voting(self._vote, self._sealed_vote, after)
+        record = self._context.point.cast(self._vote, self._sealed_vote, after)
         self._add(self._context.name, self._vote.signature, self._sealed_vote.signature)
         return record
 

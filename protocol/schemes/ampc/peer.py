@@ -324,7 +324,9 @@ class AmpcPeer(AttemptMachine):
             self.outcome = outcome
 
     def _wait_for_digests(self, now: float) -> None:
-        self.deadline = now + self._context.timing.phase_s
+        """For less than a server that starts anew waits for us: our vote is kept, and can be won in its session."""
+        timing = self._context.timing
+        self.deadline = now + min(timing.phase_s, timing.opening_s) / 2
 
     def deadline_passed(self, now: float) -> list[Event]:
         if self.phase is not _P.CONFIRMING:

@@ -91,7 +91,8 @@ class SessionRelay(AttemptMachine):
         others = tuple(name for name in sorted(self._held) if name not in largest)
         enough = len(largest) >= self._context.parameters.threshold_of(len(self._held))
         detail = f"peers hold different states; {', '.join(others[:10])} differ from most"
-        return Failed(AbortReason.WRONG_MODEL, detail=detail, missing=others if enough else ())
+        shunned = others if enough else ()
+        return Failed(AbortReason.WRONG_MODEL, detail=detail, missing=shunned, left_out=shunned)
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         return self._give_up("loss", (party,))

@@ -133,7 +133,8 @@ class MaskedClient(AttemptMachine):
 
     @property
     def is_decisive(self) -> bool:
-        return self.phase in (_P.CHECKING, _P.CERTIFYING)
+        """Once we voted, the attempt may end at any time: the vote is kept, and can be won in another session."""
+        return self.phase is _P.CHECKING
 
     @handles(SumOpened)
     def check_sum(self, sender: PartyId, opened: SumOpened, now: float) -> list[Event]:
@@ -160,7 +161,7 @@ class MaskedClient(AttemptMachine):
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
         """A round cannot be closed with a result that we did not check: while we do, the closing word waits."""
         require_from_server(sender)
-        if closed.committed and not self.is_decisive:
+        if closed.committed and self.phase not in (_P.CHECKING, _P.CERTIFYING):
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "the round was closed, and its sum was not shown")
         found = self._sum.conclude(closed)
         if found is None:

@@ -9,11 +9,12 @@ import pytest
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import Decision, ListSigned, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, Event, Send
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
+from veilsum.protocol.secure_sum.certifying import SumVote
 from veilsum.protocol.secure_sum.shares import ReleasedShares
-from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.process.machines import Machine
@@ -22,7 +23,13 @@ from veilsum.simulations.testing.table import Table
 
 SECURE = ("masked", "bilateral", "mpc", "ampc")
 
-DUE = {MaskedInput: UpdateGiven, ReleasedShares: RoundSpent, ResultDigest: ResultStated}
+DUE = {
+    MaskedInput: UpdateGiven,
+    SurvivorSignature: ListSigned,
+    ReleasedShares: RoundSpent,
+    ResultDigest: VoteCast,
+    SumVote: VoteCast,
+}
 """What a participant says, and the decision that must be on disk by then."""
 
 
@@ -79,6 +86,7 @@ def test_uploads_releases_and_results_are_decided_before_they_are_said(
     said = {kind: require_decided(watched, kind, due) for kind, due in DUE.items()}
     assert said[MaskedInput] == said[ReleasedShares] == 5
     assert (said[ResultDigest] > 0) == (scheme in ("mpc", "ampc"))
+    assert (said[SumVote] > 0) == (scheme == "masked")
 
 
 @pytest.mark.parametrize("scheme", SECURE)
