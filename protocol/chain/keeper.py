@@ -70,25 +70,29 @@ class ChainKeeper:
 
         A server that holds the model and lacks the certified one cannot go on.
         """
-        certificate = self.certified()
-        if certificate is None or certificate.position <= self.record.position:
+        certificate, position = self.certified(), self.newest_position()
+        if position <= self.record.position:
             return None
         if self.record.state is None:
-            return self.record.advanced(None, certificate, position=certificate.position)
+            return self.record.advanced(None, certificate, position=position)
         after = self.record.next_state
-        if after is None or after.hash != certificate.ballot.after:
+        if after is None or certificate is None or after.hash != certificate.ballot.after:
             raise Rejection(
                 AbortReason.WRONG_MODEL,
-                f"the parties hold position {certificate.position}, the server's folder has {self.record.position}: "
-                "restore a newer folder of the server",
+                f"the parties hold position {position}, the server's folder has {self.record.position}: restore "
+                "a newer folder of the server",
             )
         return self.record.advanced(after, certificate, took_part=True)
 
+    def newest_position(self) -> int:
+        """How far the chain is known to go: certified, signed by the organiser, or our own."""
+        certificate = self.certified()
+        proved = certificate.position if certificate is not None else 0
+        return max(proved, self.terms.anchor.position, self.record.position)
+
     def missing_voters(self, positions: Mapping[PartyId, int]) -> tuple[PartyId, ...]:
         """Whom a session with these parties lacks, at the newest certified position."""
-        certificate = self.certified()
-        position = max(certificate.position if certificate is not None else 0, self.record.position)
-        return self.terms.missing_voters(position, certificate, positions)
+        return self.terms.missing_voters(self.newest_position(), self.certified(), positions)
 
     def point(self) -> ChainPoint:
         electorate = self.terms.electorate(self.record.position, self.record.certificate)

@@ -149,15 +149,19 @@ class ChainMember:
         """Whom a cohort at our position lacks to certify anything."""
         return self.terms.missing_voters(self.position, self.record.certificate, positions)
 
-    def require_here(self, position: int, state_hash: bytes) -> None:
-        """Refuse a round at another position or from another state than ours."""
+    def require_position(self, position: int) -> None:
+        """Refuse a round at another position than ours."""
         if position != self.position:
             raise Rejection(
                 AbortReason.WRONG_ROUND, f"position {position} begins, this party holds {self.position}"
             )
-        if state_hash and state_hash != self.record.known_state.hash:
+
+    def require_state(self, state_hash: bytes) -> None:
+        """Refuse a round from another state than ours."""
+        if state_hash != self.record.known_state.hash:
             raise Rejection(
-                AbortReason.WRONG_MODEL, f"the server names another state at position {position} than ours"
+                AbortReason.WRONG_MODEL,
+                f"the server names another state at position {self.position} than ours",
             )
 
     def adopted(self, certificate: Certificate | None, given: GivenState, *, took_part: bool) -> ChainRecord:
@@ -168,7 +172,7 @@ class ChainMember:
         position = given.position
         state = ChainState.of(self.terms.chain, position, given.before, given.model, given.memory)
         if position == self.terms.anchor.position:
-            expected = self.terms.anchor.state_hash
+            expected, took_part = self.terms.anchor.state_hash, True
         elif self.terms.certifies:
             self.terms.require_supported(position, certificate)
             assert certificate is not None

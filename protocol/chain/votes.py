@@ -111,17 +111,19 @@ class VoteCount:
 
     @property
     def certificate(self) -> Certificate | None:
-        """As many votes as are needed, and no more, if they are here."""
+        """All votes that are here, if they are enough: a voter that is evicted later takes its vote along."""
         if len(self.signatures) < self.needed:
             return None
-        chosen = sorted(self.signatures)[: self.needed]
-        return Certificate(self.ballot, {name: self.signatures[name] for name in chosen})
+        return Certificate(self.ballot, dict(sorted(self.signatures.items())))
 
 
 def require_certificate(
     chain: bytes, roster: Roster, parameters: Parameters, certificate: Certificate
 ) -> None:
-    """Refuse a certificate that too few of its electorate signed, or in which any signature is wrong."""
+    """Refuse a certificate that too few of its electorate signed, or in which any signature is wrong.
+
+    Who was evicted since is still of the electorate, and its signature counts for nothing.
+    """
     ballot = certificate.ballot
     names = list(ballot.electorate)
     if not names or names != sorted(set(names)) or not set(certificate.signatures) <= set(names):
@@ -130,7 +132,8 @@ def require_certificate(
         )
     count = VoteCount(chain, roster, parameters, ballot)
     for voter, signature in certificate.signatures.items():
-        count.add(voter, signature)
+        if voter in roster.participants:
+            count.add(voter, signature)
     if count.certificate is None:
         raise Rejection(
             AbortReason.BAD_CERTIFICATE,

@@ -27,6 +27,7 @@ from veilsum.protocol.machines.session import (
     Session,
     SessionOpened,
     require_model_shape,
+    require_no_model,
 )
 
 
@@ -47,6 +48,7 @@ class ParticipantOnChain(SumRules):
         self._participation = begin.record
         self._rules: PositionRules | None = None
         self._session: Session | None = None
+        self._began_at = -1
 
     @property
     def record(self) -> ChainRecord:
@@ -71,7 +73,7 @@ class ParticipantOnChain(SumRules):
         """
         position = opened.stamp.round
         won = self._member.consider_session(position, opened.certificate, session.voting_positions)
-        self._session, self._rules = session, None
+        self._session, self._rules, self._began_at = session, None, position
         if self._member.terms.certifies:
             self._rules = PositionRules.of(self._me, self._parameters, session.statements(position))
         if won is None:
@@ -86,8 +88,12 @@ class ParticipantOnChain(SumRules):
         stamp = opened.stamp
         if self._rules is not None:
             self._rules.require_upload(stamp.round)
-        if stamp.round == self.record.position or not self._server_gives:
-            self._member.require_here(stamp.round, stamp.model_hash)
+        if not self._server_gives:
+            require_no_model(opened)
+            self._member.require_position(stamp.round)
+            return []
+        if stamp.round == self.record.position:
+            self._member.require_state(stamp.model_hash)
             return []
         return self._adopt(opened, self._member.ahead)
 
@@ -118,11 +124,13 @@ class ParticipantOnChain(SumRules):
 
     def require_cohort(self, cohort: Collection[PartyId]) -> None:
         """Refuse a cohort without enough of those who vote here: they are who remembers that we gave our update."""
-        member, session = self._member, self._session
-        if session is None or self._rules is None:
+        if self._session is None:
             return
-        voting = {name: place for name, place in session.voting_positions.items() if name in cohort}
-        missing = member.missing_here(voting)
+        here = self.record.position
+        known = self._session.voting_positions
+        first = here == self._began_at
+        voting = {name: known.get(name, -1) if first else here for name in cohort}
+        missing = self._member.missing_here(voting)
         if missing:
             raise Rejection(
                 AbortReason.NO_QUORUM,

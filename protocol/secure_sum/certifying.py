@@ -50,11 +50,13 @@ class SumOpened(Message):
 @message("sum.vote")
 @dataclass(frozen=True, slots=True)
 class SumVote(Message):
+    """The state that a member computed; one without a vote at this position says so without a signature."""
+
     states_result = True
 
     stamp: Stamp
     state_hash: Annotated[bytes, Length(32)]
-    signature: Annotated[bytes, Length(64)]
+    signature: Annotated[bytes, Length(64, or_empty=True)]
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,13 @@ class SumCheck:
         """Decide, then vote, if the sum is over the list that we agreed on. Raises if we voted otherwise before."""
         self._checked = checked
         point, stamp = self._context.point, self._context.stamp
-        if not point.certifies or checked.survivors != agreed or not point.record.votes_here:
+        if not point.certifies or checked.survivors != agreed:
             return []
-        vote = Vote.cast(self._context.me, point.chain, point.ballot(checked.after, checked.survivors))
-        record = point.cast(vote, None, checked.after)
-        decided = DecisionMade(VoteCast(stamp.round, stamp.attempt, record))
-        return [decided, Send(SERVER, SumVote(stamp, checked.after.hash, vote.signature))]
+        ballot, after = point.ballot(checked.after, checked.survivors), checked.after
+        vote = Vote.cast(self._context.me, point.chain, ballot) if point.record.votes_here else None
+        decided = DecisionMade(VoteCast(stamp.round, stamp.attempt, point.cast(vote, None, after)))
+        signature = vote.signature if vote is not None else b""
+        return [decided, Send(SERVER, SumVote(stamp, after.hash, signature))]
 
     def conclude(self, closed: RoundClosed) -> Committed | Failed | None:
         """What the server's closing word means, as soon as we have checked the sum ourselves."""
@@ -166,7 +169,8 @@ class ResultVotes:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a vote of a party that is not in the sum")
         if vote.state_hash != self.after.hash:
             raise Rejection(AbortReason.WRONG_MODEL, "another state follows from the sum")
-        self._count.add(sender, vote.signature)
+        if vote.signature:
+            self._count.add(sender, vote.signature)
         self._voters.add(sender)
 
     def hear_refusal(self, party: PartyId, reason: str) -> None:

@@ -37,19 +37,23 @@ class BallotPair:
         """What we tell the others; the server reads neither hash."""
         stamp, ballot = self._context.stamp, self._sealed_vote.ballot
         keyed = keyed_state_hash(self._group, stamp, ballot.after, "result")
+        if not self._context.point.record.votes_here:
+            return ResultDigest(stamp, aggregate, keyed, b"", b"")
         key = peers_box_key(self._group, stamp, self._context.name, "vote")
         sealed = seal_box(key, self._sealed_vote.signature, b"")
         return ResultDigest(stamp, aggregate, keyed, self._vote.signature, sealed)
 
     def cast(self, after: ChainState) -> ChainRecord:
         """What we keep from here on; refused if we voted for another state before."""
-        record = self._context.point.cast(self._vote, self._sealed_vote, after)
+        point = self._context.point
+        if not point.record.votes_here:
+            return point.cast(None, None, after)
         self._add(self._context.name, self._vote.signature, self._sealed_vote.signature)
-        return record
+        return point.cast(self._vote, self._sealed_vote, after)
 
     def add(self, voter: PartyId, digest: ResultDigest) -> bool:
         """Count another peer's votes; whether both are what they should be."""
-        if voter in self._counted:
+        if voter in self._counted or not digest.vote:
             return True
         try:
             key = peers_box_key(self._group, self._context.stamp, voter, "vote")

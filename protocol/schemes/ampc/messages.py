@@ -159,12 +159,15 @@ class Aggregate(Message):
 class ResultDigest(Message):
     states_result = True
 
-    """What a peer computed: `vote` signs the ballot without hashes, `sealed_vote` the one with them, for the peers."""
+    """What a peer computed: `vote` signs the ballot without hashes, `sealed_vote` the one with them, for the peers.
+
+    A peer without a vote at this position states its result all the same, and signs neither.
+    """
 
     stamp: Stamp
     aggregate: Annotated[bytes, Length(32)]
     result: Annotated[bytes, Length(32)]
-    vote: Annotated[bytes, Length(64)]
+    vote: Annotated[bytes, Length(64, or_empty=True)]
     sealed_vote: Annotated[bytes, MaxLength(128)]
 
 

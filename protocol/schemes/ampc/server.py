@@ -185,7 +185,8 @@ class AmpcServer(AttemptMachine):
         require_absent(sender, self._digests)
         if sender not in self._total.parties:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a digest of a party that is not in the sum")
-        self._votes.add(sender, message.vote)
+        if message.vote:
+            self._votes.add(sender, message.vote)
         self._digests[sender] = message
         return self._advance(ResultDigest, now)
 
