@@ -100,6 +100,11 @@ def upload_length(parameters: Parameters) -> int:
     return parameters.vector_length + TAG_WORDS
 
 
+def untagged(words: RingVector) -> RingVector:
+    """The words of an upload or of a sum without those of its tag."""
+    return words[:-TAG_WORDS]
+
+
 def attempt_tags(
     encoding: FixedPoint, group_key: Secret, stamp: Stamp, members: Collection[PartyId]
 ) -> AttemptTags:

@@ -27,6 +27,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.secure_sum.verification import untagged
 from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 
@@ -80,8 +81,8 @@ class Mpc(Scheme):
 
     def carries(self, message: Message) -> Carried | None:
         if isinstance(message, Aggregate):
-            return Carried(message.vector, members=message.survivors)
-        return Carried(message.vector) if isinstance(message, MaskedInput) else None
+            return Carried(untagged(message.vector), members=message.survivors)
+        return Carried(untagged(message.vector)) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

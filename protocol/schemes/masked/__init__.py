@@ -19,6 +19,7 @@ from veilsum.protocol.secure_sum.group_key import GroupKeyRelay, GroupKeySetup
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.secure_sum.verification import untagged
 from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 
@@ -65,8 +66,8 @@ class Masked(Scheme):
 
     def carries(self, message: Message) -> Carried | None:
         if isinstance(message, SumOpened):
-            return Carried(message.words, members=message.survivors)
-        return Carried(message.vector) if isinstance(message, MaskedInput) else None
+            return Carried(untagged(message.words), members=message.survivors)
+        return Carried(untagged(message.vector)) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)

@@ -21,7 +21,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, add_biases_back, group_key_of
 from veilsum.protocol.schemes.ampc.messages import Aggregate
-from veilsum.protocol.secure_sum.verification import TAG_WORDS
+from veilsum.protocol.secure_sum.verification import untagged
 from veilsum.roles.learning.contract import apply_update
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.attack import ModelRecovery
@@ -72,7 +72,7 @@ def recover_models(view: View) -> list[Recovered]:
         total = np.array(message.vector, dtype=encoding.ring.dtype)
         secrets = _secrets(keys[message.stamp.session].biases, message.survivors)
         add_biases_back(encoding.ring, total, secrets, stamp, message.survivors, parameters.bias)
-        mean, _ = encoding.decode_mean(total[:-TAG_WORDS], len(message.survivors))
+        mean, _ = encoding.decode_mean(untagged(total), len(message.survivors))
         model = apply_update(model, mean, training.payload, training.learning_rate_at(round_))
         found.append(Recovered(round_, model))
     return found

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
+from veilsum.protocol.secure_sum.verification import untagged
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.attack import StagedAttack
 from veilsum.simulations.attacks.facts import config_of
@@ -53,7 +54,7 @@ class ReusedSeeds(SeedsOfBiases):
         if first not in sums or second not in sums:
             raise AttackDoesNotFit(f"the view holds no sums of rounds {first} and {second}: play more rounds")
         encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
-        return difference(encoding, sums[first].vector, sums[second].vector)
+        return difference(encoding, untagged(sums[first].vector), untagged(sums[second].vector))
 
 
 class WeakSeeds(SeedsOfBiases):
@@ -65,7 +66,7 @@ class WeakSeeds(SeedsOfBiases):
     def search(self, view: View, count: int, expand: Expand, seeds: range) -> Search:
         """Try the seeds on the sum of the first round, of so many parties."""
         for _, message in view.sent(Aggregate, 0):
-            return search(np.array(message.vector), count, expand, seeds)
+            return search(np.array(untagged(message.vector)), count, expand, seeds)
         raise AttackDoesNotFit("the view holds no biased sum: it is not of an ampc server")
 
 

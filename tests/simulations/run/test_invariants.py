@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from veilsum import FederationConfig, simulate
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, SessionBegan
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKeeper
@@ -49,7 +50,7 @@ def given(round_number: int, attempt: int) -> Decision:
 
 
 def stated(round_number: int, attempt: int) -> Decision:
-    return ResultStated(round_number, attempt, b"model")
+    return VoteCast(round_number, attempt, ChainRecord(round_number))
 
 
 def decide(
@@ -199,7 +200,7 @@ class Outcome(Message):
 
 
 @pytest.mark.parametrize(
-    "told", [ResultDigest(Stamp(SESSION), bytes(32), bytes(32)), Outcome(Stamp(SESSION))]
+    "told", [ResultDigest(Stamp(SESSION), bytes(32), bytes(32), bytes(64), bytes(80)), Outcome(Stamp(SESSION))]
 )
 def test_a_result_that_is_told_before_it_is_stated_breaks_i3(told: Message) -> None:
     """Of whatever scheme: the message says that it states a result."""
