@@ -25,6 +25,7 @@ FOREIGN = {"LimitNOFILE", "RuleBasedStateMachine", "Sequential", "Shamir"}
 IMPLEMENTED = {
     "keys": "",
     "numbers": "",
+    "chain": "7",
     "protocol": "",
     "sharing-and-graphs": "",
     "wire-format": "1 8 9",

@@ -8,7 +8,7 @@ too few of those who may vote on it are left.
 The electorate are the participants whose votes count at the position. Its size decides how many of them must agree, so
 a party that was evicted since stays in it: without it fewer votes would do, and two groups could each have enough.
 
-Implements specs/threat-model.md, section 5.
+Implements specs/chain.md, section 6.
 """
 
 from __future__ import annotations

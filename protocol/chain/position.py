@@ -20,7 +20,7 @@ nothing.
 Rejected: records of cohorts that each party keeps for itself and compares pairwise, or that must be nested. One group
 does not know the other's list: with eleven parties and a minimum of five {0..10}, {0..4}, {5..9} pass all records, and
 give party 10 away. Statements that count wherever they were heard: the uploader then knows of a list that the signers
-of the next one do not know. `tests/protocol/machines/test_position_search.py` finds these attacks.
+of the next one do not know. `tests/protocol/chain/test_position_search.py` finds these attacks.
 
 Implements specs/models/README.md, section 3.
 """
