@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.tables.lying_sessions import signed_hello
 from tests.support.tables.lying_table import (
     attempt_of,
     exact_model,
@@ -19,6 +20,7 @@ from tests.support.tables.lying_table import (
     until,
 )
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.state import first_anchor
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.crypto.secret import Secret
@@ -32,11 +34,12 @@ from veilsum.protocol.machines.session import (
     Knock,
     RoundOpened,
     SessionOpened,
-    SessionTerms,
     Withdrawn,
 )
 from veilsum.protocol.schemes.ampc.messages import ModelHeld, ModelWanted, ResultDigest
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
+from veilsum.protocol.secure_sum.certifying import SumVote
+from veilsum.protocol.secure_sum.group_key import GroupKeyDealt
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -59,11 +62,9 @@ def finishes(table: Table) -> bool:
 
 
 def hello_of(federation: TableFederation, identity: Identity, name: str, invitation: bytes) -> Hello:
-    terms = SessionTerms(federation.roster, federation.parameters, invitation)
     box_key = AgreementKey(Secret(bytes([8]) * 32)).public
-    digest = terms.hello_digest(PartyId(name), bytes(32), box_key, 0)
-    record = HelloRecord(bytes(32), box_key, 0, identity.signing.sign("hello", digest))
-    return Hello(Stamp(), invitation, record)
+    unsigned = Hello(Stamp(), invitation, HelloRecord(bytes(32), box_key, 0, bytes(64)))
+    return signed_hello(federation, name, unsigned, signer=identity)
 
 
 @pytest.mark.parametrize("scheme", SECURE)
@@ -96,7 +97,9 @@ def test_an_evicted_party_is_refused_by_the_server_and_in_every_list_of_hellos(s
     table = lying_table(scheme, 5)
     evicted = table.federation.identities[PartyId("p4")]
     kept = {name: one for name, one in table.federation.identities.items() if name != "p4"}
-    roster = Roster(2, tuple(one.public for one in kept.values()))
+    people = tuple(one.public for one in kept.values())
+    anchor = first_anchor(bytes(32), table.federation.initial_model, tuple(table.participants[:4]))
+    roster = Roster(2, people, anchor)
     table = Table(
         replace(table.federation, identities=kept, rules=replace(table.federation.rules, roster=roster))
     )
@@ -130,6 +133,10 @@ def test_a_hello_under_another_roster_is_not_admitted(scheme: str) -> None:
     refuses(table, "server", "p0", hello, REASON.BAD_SIGNATURE)
 
 
+def no_digest(stamp: Stamp) -> ResultDigest:
+    return ResultDigest(stamp, bytes(32), bytes(32), bytes(64), b"")
+
+
 def round_messages(stamp: Stamp) -> list[Message]:
     words = np.zeros(8, dtype="<u8")
     return [
@@ -137,8 +144,10 @@ def round_messages(stamp: Stamp) -> list[Message]:
         MaskedInput(stamp, words),
         SurvivorSignature(stamp, bytes(64)),
         ReleasedShares(stamp, {}, {}),
-        ResultDigest(stamp, bytes(32), bytes(32)),
-        ModelHeld(stamp, 0, bytes(32)),
+        no_digest(stamp),
+        SumVote(stamp, bytes(32), bytes(64)),
+        GroupKeyDealt(stamp, {}),
+        ModelHeld(stamp, bytes(32), b""),
         Withdrawn(stamp, "x"),
     ]
 
@@ -151,7 +160,7 @@ def test_an_outsider_has_no_part_in_a_round(scheme: str) -> None:
     stamp = attempt_of(table, "server").stamp
     for message in round_messages(stamp):
         refuses(table, "server", "stranger", message, REASON.UNKNOWN_PARTY)
-    for message in (ModelWanted(stamp), ResultDigest(stamp, bytes(32), bytes(32))):
+    for message in (ModelWanted(stamp), no_digest(stamp)):
         refuses(table, "p0", "stranger", message, REASON.UNKNOWN_PARTY)
     assert finishes(table)
 
@@ -163,7 +172,7 @@ def test_a_member_of_the_roster_that_is_not_in_the_session_has_no_part_in_it(sch
     stamp = attempt_of(table, "server").stamp
     for message in round_messages(stamp):
         refuses(table, "server", "p4", message, REASON.UNKNOWN_PARTY)
-    refuses(table, "p0", "p4", ResultDigest(stamp, bytes(32), bytes(32)), REASON.UNKNOWN_PARTY)
+    refuses(table, "p0", "p4", no_digest(stamp), REASON.UNKNOWN_PARTY)
     table.run()
     assert told(table, SERVER).commits[0].members == tuple(table.participants[:4])
 

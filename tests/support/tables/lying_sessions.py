@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.support.tables.lying_table import messages, say
-from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
+from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.session import (
+    HELLO_DOMAIN,
+    Hello,
+    Invitation,
+    RoundOpened,
+    SessionOpened,
+    SessionTerms,
+)
 from veilsum.protocol.wire.messages import Stamp
+from veilsum.simulations.testing.federation import TableFederation
 from veilsum.simulations.testing.table import Table
 
 
@@ -38,3 +49,14 @@ def opening(table: Table, stamp: Stamp) -> RoundOpened:
     honest = messages(table, RoundOpened)[0]
     assert isinstance(honest, RoundOpened)
     return replace(honest, stamp=replace(honest.stamp, session=stamp.session, attempt=stamp.attempt))
+
+
+def signed_hello(
+    federation: TableFederation, name: str, hello: Hello, *, signer: Identity | None = None, **changes: Any
+) -> Hello:
+    """A hello with other words in it, signed by the party itself, or by someone who would be it."""
+    terms = SessionTerms(federation.roster, federation.parameters, hello.invitation)
+    record = replace(hello.hello, **changes)
+    signing = (signer or federation.identities[PartyId(name)]).signing
+    digest = terms.hello_digest(PartyId(name), record)
+    return replace(hello, hello=replace(record, signature=signing.sign(HELLO_DOMAIN, digest)))
