@@ -22,6 +22,8 @@ from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 
+_REMEMBERED = 8
+
 
 @dataclass
 class ChainTerms:
@@ -31,7 +33,7 @@ class ChainTerms:
     roster: Roster = field(repr=False)
     parameters: Parameters = field(repr=False)
     certifies: bool
-    _verified: set[bytes] = field(default_factory=set, repr=False)
+    _verified: set[tuple[object, ...]] = field(default_factory=set, repr=False)
 
     @classmethod
     def of(cls, roster: Roster, parameters: Parameters, *, certifies: bool) -> ChainTerms:
@@ -46,11 +48,11 @@ class ChainTerms:
         return self.anchor.chain
 
     def verify(self, certificate: Certificate) -> None:
-        """Verify a certificate, once for every ballot."""
-        digest = certificate.ballot.digest(self.chain)
-        if digest not in self._verified:
+        """Verify a certificate, and only once if it comes again; with other signatures it is another one."""
+        known = (certificate.ballot.digest(self.chain), *sorted(certificate.signatures.items()))
+        if known not in self._verified:
             require_certificate(self.chain, self.roster, self.parameters, certificate)
-            self._verified.add(digest)
+            self._verified = {known, *list(self._verified)[: _REMEMBERED - 1]}
 
     def require_supported(self, position: int, certificate: Certificate | None) -> None:
         """Refuse a claim to a position beyond the anchor that no certificate bears out."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.parameters import Parameters, Recovery
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.position import (
     AnyCohort,
@@ -63,14 +63,18 @@ def list_digest(stamp: Stamp, survivors: Iterable[PartyId]) -> bytes:
     return stamp.digest(LIST_DOMAIN, "\n".join(survivors).encode())
 
 
-def require_vouched(roster: Roster, position: int, attempts: Iterable[EnteredAttempt]) -> None:
-    """Refuse a statement about a list that the server did not propose."""
+def require_vouched(
+    roster: Roster, parameters: Parameters, position: int, attempts: Iterable[EnteredAttempt]
+) -> None:
+    """Refuse a statement about a list that the server did not propose; without recovery it proposes none."""
     for one in attempts:
-        if one.signed and one.voucher:
+        if not one.signed:
+            continue
+        if parameters.recovery is Recovery.SHARES:
             digest = list_digest(one.stamp(position), one.signed)
             roster.verify(SERVER, LIST_DOMAIN, digest, one.voucher)
-        elif one.signed and set(one.signed) != set(one.members):
-            raise Rejection(AbortReason.SURVIVOR_LIST, "a list is stated that the server did not sign")
+        elif set(one.signed) != set(one.members):
+            raise Rejection(AbortReason.SURVIVOR_LIST, "a list is stated that is not of all members")
 
 
 def voters_rule(parameters: Parameters) -> Callable[[AttemptRecord], Voters]:

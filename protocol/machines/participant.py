@@ -221,8 +221,8 @@ class ParticipantMachine:
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
             raise Rejection(AbortReason.WRONG_SESSION)
-        if (stamp.round, stamp.attempt) <= self._last_attempt or stamp.round < self.rounds_done:
-            raise Rejection(AbortReason.REPLAY, f"round {stamp.round} attempt {stamp.attempt} is not new")
+        if stamp.round <= self._last_attempt[0] or stamp.round < self.rounds_done:
+            raise Rejection(AbortReason.REPLAY, f"round {stamp.round} was tried in this session, or is done")
         if stamp.round >= DEFAULT_MAX_INTEGER:
             raise Rejection(AbortReason.WRONG_ROUND, f"round {stamp.round} leaves no number for the next")
         self.record.require_repeatable(stamp.round, self.session.members)

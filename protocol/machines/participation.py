@@ -83,7 +83,10 @@ class ParticipationRecord:
         return min(changes, default=None)
 
     def enter(self, stamp: Stamp, members: tuple[PartyId, ...]) -> DecisionMade:
-        """From here on the number of this attempt is used up, and these are known to be in it."""
+        """From here on the number of this attempt is used up, and these are in it; said again if they are fewer.
+
+        Those are meant who hold shares of our secrets: no others can open a sum with us in it.
+        """
         return self._decide(AttemptEntered(stamp.round, stamp.attempt, stamp.session, members))
 
     def give(self, stamp: Stamp, model_hash: bytes, update: bytes) -> DecisionMade:
@@ -116,7 +119,9 @@ class ParticipationRecord:
 
     def _note_entered(self, decision: AttemptEntered) -> None:
         before = self.attempts_at(decision.round)
-        if decision.session and all(one.session != decision.session for one in before):
+        if before and before[-1].session == decision.session:
+            self._note_attempt(decision, members=decision.members)
+        elif decision.session:
             new = EnteredAttempt(decision.session, decision.attempt, decision.members)
             self.entered = decision.round, (*before, new)
 

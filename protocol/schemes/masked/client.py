@@ -17,7 +17,7 @@ knows the perturbation, about another payload.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Recovery
@@ -237,12 +237,18 @@ class MaskedMember:
         if not self._recovers:
             warnings = check_differencing(context, frozenset(keys))
             self._keys, self.graph = keys, graph
-            return self._mask(warnings, deadline)
+            return self._mask([*self._enter_cohort(keys), *warnings], deadline)
         secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
         recovery = ShareRecovery(context, graph, graph)
         dealt = recovery.deal(secrets)
         self._keys, self.graph, self._recovery = keys, graph, recovery
-        return NextPhase(_P.SHARING, [dealt], deadline)
+        return NextPhase(_P.SHARING, [*self._enter_cohort(keys), dealt], deadline)
+
+    def _enter_cohort(self, keys: Collection[PartyId]) -> list[Event]:
+        """Of the session's members these, and no others, hold our shares and can sign a list with us in it."""
+        if self._context.parameters.lists_neighbourhoods or set(keys) == set(self._context.session.members):
+            return []
+        return [self._context.record.enter(self._context.stamp, tuple(sorted(keys)))]
 
     def _mask(self, warnings: list[Event], deadline: float) -> NextPhase:
         return NextPhase(_P.MASKING, warnings + self._own.request(self._uploading), deadline)

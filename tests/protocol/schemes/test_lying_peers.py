@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support.tables.lying_sessions import proposed_session, signed_hello
 from tests.support.tables.lying_table import (
     attempt_of,
     hand_over,
@@ -23,12 +25,12 @@ from tests.support.tables.lying_table import (
     until,
 )
 from veilsum.protocol.agreed.parameters import ShareMode
-from veilsum.protocol.crypto.boxes import seal_box
+from veilsum.protocol.crypto.boxes import open_box, seal_box
 from veilsum.protocol.crypto.sealing import seal
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.early_messages import MESSAGES_PER_SENDER, early_share
-from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionTerms
+from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
     Aggregate,
@@ -39,12 +41,15 @@ from veilsum.protocol.schemes.ampc.messages import (
     SealedRecord,
     SeedsForNeighbour,
     ShareVector,
+    StateContent,
     seal_label,
     sealed_digest,
 )
-from veilsum.protocol.schemes.ampc.setup import SessionSetup
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.protocol.wire.codec import decode_message, encode_message
+from veilsum.protocol.wire.envelope import join
+from veilsum.protocol.wire.fields import DEFAULT_MAX_INTEGER
+from veilsum.protocol.wire.messages import Message, Stamp, kind_of
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.testing.table import Table
 from veilsum.simulations.testing.trace import InFlight
@@ -103,37 +108,43 @@ def test_seeds_are_taken_once(scheme: str) -> None:
     assert all_agree(table)
 
 
-def test_different_bias_seeds_for_different_peers_end_the_session() -> None:
-    """The key of the hash that all peers compare comes from every bias seed, so a second seed cannot stay unseen."""
-    table = lying_table("ampc", 5)
+def lying_seeds(table: Table, common: int, share: int) -> None:
+    """p0 seals other seeds for p1 than it uses itself, or than it gives the others: so many wrong bytes of each."""
 
     def tamper(flight: InFlight) -> Message | None:
         message = flight.message
         if isinstance(message, SeedsForNeighbour) and (flight.sender, flight.receiver) == (P0, P1):
-            return replace(message, sealed=sealed_seeds(table, message, bytes(64)))
+            machine: Any = attempt_of(table, "p0")
+            true = machine._given[P1].reveal(), machine._common[P0].reveal()
+            wrong = bytes(share) + true[0][share:] + bytes(common) + true[1][common:]
+            return replace(message, sealed=sealed_seeds(table, message, wrong))
         return message
 
     table.tamper = tamper
+
+
+@pytest.mark.parametrize("scheme", PEERS)
+def test_different_common_seeds_for_different_peers_end_the_session(scheme: str) -> None:
+    """The group key comes from every common seed: p1 holds another than the rest, and the next session is without it."""
+    table = lying_table(scheme, 5)
+    lying_seeds(table, common=32, share=0)
+    table.run()
+    assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.WRONG_MODEL]
+    assert {message.stamp.attempt for message in messages(table, MaskedInput)} == {1}
+    rest = tuple(name for name in table.participants if name != P1)
+    assert {name: [one.members for one in told(table, name).commits] for name in rest} == dict.fromkeys(
+        rest, [rest]
+    )
+
+
+@pytest.mark.parametrize("scheme", PEERS)
+def test_different_share_seeds_at_the_two_ends_are_seen_in_the_tags(scheme: str) -> None:
+    """The shares do not cancel, and the sum is not taken for a result."""
+    table = lying_table(scheme, 5)
+    lying_seeds(table, common=0, share=32)
     table.run()
     assert nobody_has_a_result(table)
-    assert not messages(table, MaskedInput)
-    assert REASON.WRONG_MODEL in reasons(table)
-
-
-def test_different_share_seeds_at_the_two_ends_are_seen_in_the_check_coordinate() -> None:
-    """Under `mpc` no bias tells; the shares do not cancel, and the sum is not taken for a result."""
-    table = lying_table("mpc", 5)
-
-    def tamper(flight: InFlight) -> Message | None:
-        message = flight.message
-        if isinstance(message, SeedsForNeighbour) and (flight.sender, flight.receiver) == (P0, P1):
-            return replace(message, sealed=sealed_seeds(table, message, bytes(32)))
-        return message
-
-    table.tamper = tamper
-    table.run()
-    assert nobody_has_a_result(table)
-    assert reasons(table) == {REASON.CHECK_FAILED}
+    assert reasons(table) == {REASON.SUM_FALSIFIED}
 
 
 @pytest.mark.parametrize("lie", ["does not open", "short", "odd", "twice", "from the server"])
@@ -204,61 +215,57 @@ def test_digests_of_those_who_are_not_in_the_sum_count_for_nothing(scheme: str) 
     aggregate = until(table, Aggregate, "p0")
     table.drop(aggregate)
     hand_over(table, aggregate)
-    digest = ResultDigest(aggregate.message.stamp, bytes(32), bytes(32))
+    digest = ResultDigest(aggregate.message.stamp, bytes(32), bytes(32), bytes(64), b"")
     refuses(table, "p0", "p5", digest, REASON.SURVIVOR_LIST)
     refuses(table, "server", "p5", digest, REASON.SURVIVOR_LIST)
     table.run()
     assert all(told(table, name).commits for name in table.participants[:5])
 
 
-@pytest.mark.parametrize("scheme", PEERS)
-@pytest.mark.parametrize("claim", [1, 10**9])
-def test_one_peer_that_claims_to_be_ahead_does_not_replace_the_model_of_the_others(
-    scheme: str, claim: int
-) -> None:
-    """Being behind is believed only if more than half of the others say so."""
-    table = lying_table(scheme, 5)
+@pytest.mark.parametrize("scheme", ("masked", *PEERS))
+@pytest.mark.parametrize("claim", [1, 10**9, DEFAULT_MAX_INTEGER])
+def test_one_who_claims_to_be_ahead_is_refused_by_name_and_the_others_go_on(scheme: str, claim: int) -> None:
+    """A position counts with its certificate: the server turns the claim away, and no set-up waits for anyone."""
+    table = lying_table(scheme, 5, rounds=2)
 
     def tamper(flight: InFlight) -> Message | None:
         message = flight.message
         if not isinstance(message, Hello) or flight.sender != P0:
             return message
-        terms = SessionTerms(table.federation.roster, table.federation.parameters, message.invitation)
-        record = message.hello
-        digest = terms.hello_digest(P0, record.nonce, record.box_key, claim)
-        signature = table.federation.identities[P0].signing.sign("hello", digest)
-        participant(table, "p0")._greeting = replace(  # type: ignore[type-var]  # the liar believes itself
-            participant(table, "p0")._greeting,
-            hello=replace(record, rounds_done=claim, signature=signature),
-        )
-        return replace(message, hello=replace(record, rounds_done=claim, signature=signature))
+        return signed_hello(table.federation, "p0", message, rounds_done=claim)
 
     table.tamper = tamper
     table.run()
-    assert nobody_has_a_result(table)
-    for name in table.participants[1:]:
-        peer = participant(table, name)
-        assert peer.rounds_done == 0
-        assert peer.model is not None
-        assert peer.model.tobytes() == table.federation.initial_model.tobytes()
-    assert REASON.WRONG_MODEL in reasons(table, *table.participants[1:])
+    refused = {(one.error.culprit, one.error.reason) for one in table.trace.refusals}
+    assert (P0, REASON.BAD_CERTIFICATE) in refused
+    others = table.participants[1:]
+    assert {tuple(commit.round for commit in told(table, name).commits) for name in others} == {(0, 1)}
+    assert told(table, SERVER).commits[0].members == others
     assert not messages(table, ModelWanted)
 
 
-@pytest.mark.parametrize("scheme", PEERS)
-def test_a_peer_cannot_tell_the_server_that_the_run_is_over(scheme: str) -> None:
-    """The server takes the number of rounds from the signed hellos, not from whoever speaks last."""
-    table = lying_table(scheme, 5, rounds=3)
-    honest = until(table, ModelHeld, "server").message
-    assert isinstance(honest, ModelHeld)
-    refuses(table, "server", "p0", replace(honest, rounds_done=3), REASON.WRONG_ROUND)
-    refuses(table, "p1", "p0", replace(honest, rounds_done=3), REASON.WRONG_ROUND)
-    table.run()
-    assert [commit.round for commit in told(table, P1).commits] == [0, 1, 2]
+@pytest.mark.parametrize("scheme", ("masked", *PEERS))
+@pytest.mark.parametrize("claim", [1, DEFAULT_MAX_INTEGER])
+def test_a_claim_that_the_server_lets_through_is_no_vote_and_moves_nobody(scheme: str, claim: int) -> None:
+    """The server and p0 together: the others begin at their own position, where p0 is not counted as a voter."""
+    table = lying_table(scheme, 5)
+    opened = proposed_session(table, 3, *table.participants)
+    liar = Hello(Stamp(), bytes([3]) * 32, opened.hellos[P0])
+    claimed = signed_hello(table.federation, "p0", liar, rounds_done=claim).hello
+    terms = SessionTerms(table.federation.roster, table.federation.parameters, bytes([3]) * 32)
+    session = terms.open({**opened.hellos, P0: claimed})
+    far = SessionOpened(Stamp(session.id, claim, 3), session.hellos)
+    for name in table.participants[1:]:
+        refuses(table, name, "server", far, REASON.BAD_CERTIFICATE)
+        assert say(table, "server", name, replace(far, stamp=Stamp(session.id, 0, 3))) is None
+        held = participant(table, name)
+        assert held.rounds_done == 0
+        assert held.model is not None
+        assert held.model.tobytes() == table.federation.initial_model.tobytes()
 
 
 @pytest.mark.parametrize("scheme", PEERS)
-def test_a_peer_that_claims_another_model_stops_the_session_and_is_named(scheme: str) -> None:
+def test_a_peer_that_claims_another_model_stops_the_session_and_is_left_out_of_the_next(scheme: str) -> None:
     table = lying_table(scheme, 5)
 
     def tamper(flight: InFlight) -> Message | None:
@@ -269,10 +276,10 @@ def test_a_peer_that_claims_another_model_stops_the_session_and_is_named(scheme:
     table.tamper = tamper
     table.run()
     honest = table.participants[1:]
-    assert nobody_has_a_result(table, *honest)
     named = {(one.reason, one.culprit) for name in honest for one in told(table, name).failures}
-    assert (REASON.WRONG_MODEL, "p0") in named
-    assert not messages(table, MaskedInput, "p1")
+    assert named == {(REASON.WRONG_MODEL, "p0")}
+    assert {message.stamp.attempt for message in messages(table, MaskedInput)} == {1}
+    assert {one.members for name in honest for one in told(table, name).commits} == {honest}
 
 
 @pytest.mark.parametrize("scheme", PEERS)
@@ -304,30 +311,36 @@ def joining_table(scheme: str) -> Table:
 
 
 @pytest.mark.parametrize("scheme", PEERS)
-@pytest.mark.parametrize("lie", ["another model", "another length", "does not open", "not asked"])
-def test_a_joiner_fed_a_false_model_does_not_take_it(scheme: str, lie: str) -> None:
+@pytest.mark.parametrize(
+    "lie", ["another model", "another memory", "another past", "another length", "no state", "not asked"]
+)
+def test_a_joiner_fed_a_false_state_does_not_take_it(scheme: str, lie: str) -> None:
     table = joining_table(scheme)
     honest = until(table, ModelGiven, "p4").message
     assert isinstance(honest, ModelGiven)
-    giver = attempt_of(table, "p0")
-    assert isinstance(giver, SessionSetup)
-    key = giver._box_secret(P0, PartyId("p4"))
-    box, sender, reason = {
-        "another model": (seal_box(key, bytes(24), b""), "p0", REASON.WRONG_MODEL),
-        "another length": (seal_box(key, bytes(20), b""), "p0", REASON.BAD_VECTOR),
-        "does not open": (bytes(40), "p0", REASON.BAD_SEAL),
-        "not asked": (honest.box.tobytes(), "p1", REASON.UNEXPECTED_MESSAGE),
+    states: Any = attempt_of(table, "p0")._states  # type: ignore[attr-defined]  # the liar knows its own keys
+    key = states._box_secret(P0, PartyId("p4"))
+    plain = open_box(key, honest.box.tobytes(), b"")
+    true = decode_message(kind_of(StateContent), states._stamp, plain)
+    assert isinstance(true, StateContent)
+    content, reason = {
+        "another model": (replace(true, model=true.model + np.float32(1)), REASON.WRONG_MODEL),
+        "another memory": (replace(true, memory=np.ones(3, dtype=np.uint8)), REASON.WRONG_MODEL),
+        "another past": (replace(true, before=bytes(32)), REASON.WRONG_MODEL),
+        "another length": (replace(true, model=true.model[:-1]), REASON.BAD_VECTOR),
+        "no state": (None, REASON.BAD_SEAL),
+        "not asked": (true, REASON.UNEXPECTED_MESSAGE),
     }[lie]
+    box = bytes(40) if content is None else seal_box(key, join(encode_message(content)), b"")
     message = ModelGiven(honest.stamp, np.frombuffer(box, dtype=np.uint8))
-    refuses(table, "p4", sender, message, reason)
+    refuses(table, "p4", "p1" if lie == "not asked" else "p0", message, reason)
     assert all_agree(table)
 
 
 @pytest.mark.parametrize("scheme", PEERS)
-def test_the_model_is_given_once_and_only_to_those_who_are_behind(scheme: str) -> None:
+def test_the_model_is_given_once_to_whoever_asks(scheme: str) -> None:
     table = joining_table(scheme)
     flight = until(table, ModelWanted, "p0", "p4")
-    refuses(table, "p0", "p1", flight.message, REASON.UNEXPECTED_MESSAGE)
     table.drop(flight)
     hand_over(table, flight)
     refuses(table, "p0", "p4", flight.message, REASON.REPLAY)

@@ -25,6 +25,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.schemes.ampc.messages import SeedsRevealed
 from veilsum.protocol.schemes.masked.messages import RoundKeys
+from veilsum.protocol.secure_sum.certifying import SumOpened
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import (
     SURVIVOR_DOMAIN,
@@ -47,10 +48,11 @@ def names(*indices: int) -> Names:
     return tuple(PartyId(f"p{index}") for index in indices)
 
 
-def listing(honest: Message, survivors: Names, dropped: Names) -> SurvivorList:
-    """The list that the server showed, with other names in it."""
+def listing(table: Table, honest: Message, survivors: Names, dropped: Names) -> SurvivorList:
+    """The list that the server showed, with other names in it, and signed again: its signature is its own."""
     assert isinstance(honest, SurvivorList)
-    return replace(honest, survivors=survivors, dropped=dropped, total=len(survivors))
+    changed = replace(honest, survivors=survivors, dropped=dropped, total=len(survivors))
+    return changed.vouched(table.federation.identities[SERVER])
 
 
 def losing(kind: type[Message], *lost: str) -> Callable[[Table], None]:
@@ -105,7 +107,7 @@ def test_a_lying_survivor_list_is_refused_and_the_honest_one_still_counts(scheme
     table = table_with_dropout(scheme)
     honest = until(table, SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    refuses(table, "p0", "server", listing(honest, survivors, dropped), reason)
+    refuses(table, "p0", "server", listing(table, honest, survivors, dropped), reason)
     assert not messages(table, SurvivorSignature, "p0")
     assert not messages(table, ReleasedShares)
     assert finishes_exactly(table, names(0, 1, 2, 3))
@@ -116,7 +118,7 @@ def test_survivors_must_be_named_to_count_against_a_lying_server(scheme: str) ->
     """Two named survivors do not become three by saying so."""
     table = table_with_dropout(scheme)
     honest = until(table, SurvivorList, "p0").message
-    claimed = replace(listing(honest, names(0, 1), names(2, 3, 4)), total=3)
+    claimed = replace(listing(table, honest, names(0, 1), names(2, 3, 4)), total=3)
     refuses(table, "p0", "server", claimed, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(0, 1, 2, 3))
 
@@ -136,7 +138,7 @@ def test_a_party_that_never_shared_cannot_be_called_a_survivor(scheme: str) -> N
     losing(SealedShares, "p5")(table)
     honest = until(table, SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    padded = listing(honest, names(0, 1, 2, 3, 4, 5), ())
+    padded = listing(table, honest, names(0, 1, 2, 3, 4, 5), ())
     refuses(table, "p0", "server", padded, REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(0, 1, 2, 3, 4))
 
@@ -147,7 +149,7 @@ def test_members_outside_the_cohort_do_not_make_a_small_sum_large() -> None:
     losing(RoundKeys, "p5")(table)
     honest = until(table, SurvivorList, "p0").message
     assert isinstance(honest, SurvivorList)
-    padded = listing(honest, names(0, 1, 2, 3, 5), names(4))
+    padded = listing(table, honest, names(0, 1, 2, 3, 5), names(4))
     refuses(table, "p0", "server", padded, REASON.UNKNOWN_PARTY)
     assert finishes_exactly(table, names(0, 1, 2, 3, 4))
 
@@ -159,7 +161,7 @@ def test_a_second_list_in_one_attempt_is_equivocation(scheme: str) -> None:
     table.drop(flight)
     hand_over(table, flight)
     assert isinstance(flight.message, SurvivorList)
-    other = listing(flight.message, names(0, 1, 2), names(3, 4))
+    other = listing(table, flight.message, names(0, 1, 2), names(3, 4))
     refuses(table, "p0", "server", other, REASON.EQUIVOCATION)
     refuses(table, "p0", "server", flight.message, REASON.REPLAY)
     assert len(messages(table, SurvivorSignature, "p0")) == 1
@@ -187,7 +189,7 @@ def test_a_false_proof_of_agreement_releases_nothing(scheme: str, lie: str) -> N
     good = dict(proof.signatures)
     assert len(good) == 4
     three = {name: good[name] for name in names(0, 1, 2)}
-    other = listing(agreed, names(0, 1, 2), names(3, 4))
+    other = listing(table, agreed, names(0, 1, 2), names(3, 4))
     signatures, reason = {
         "lowered t": (three, REASON.SURVIVOR_LIST),
         "forged": (three | {PartyId("p3"): bytes(64)}, REASON.BAD_SIGNATURE),
@@ -211,7 +213,7 @@ def test_two_lists_for_two_groups_never_both_collect_t(scheme: str, split: int) 
 
     def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, SurvivorList) and flight.receiver > PartyId(f"p{split}"):
-            return listing(flight.message, without_first, names(0))
+            return listing(table, flight.message, without_first, names(0))
         return None if isinstance(flight.message, SurvivorProof) else flight.message
 
     table.tamper = tamper
@@ -243,7 +245,7 @@ def test_neighbours_told_that_a_peer_dropped_reveal_nothing_without_t_signatures
     def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, SurvivorList) and flight.receiver in around:
             others = tuple(name for name in everyone if name != victim)
-            return listing(flight.message, others, (victim,))
+            return listing(table, flight.message, others, (victim,))
         return flight.message
 
     table.tamper = tamper
@@ -260,7 +262,7 @@ def test_dropped_peers_must_not_cut_the_survivors_apart(scheme: str) -> None:
     table = lying_table(scheme, 7, graph="ring")
     honest = until(table, SurvivorList, "p5").message
     assert isinstance(honest, SurvivorList)
-    cut = listing(honest, names(0, 2, 4, 5, 6), names(1, 3))
+    cut = listing(table, honest, names(0, 2, 4, 5, 6), names(1, 3))
     detail = refuses(table, "p5", "server", cut, REASON.GRAPH_TOO_THIN)
     assert "p0 and p2" in detail
     assert finishes_exactly(table, names(*range(7)))
@@ -289,7 +291,7 @@ def test_the_neighbours_of_a_victim_are_not_both_alive_to_some_and_gone_to_other
     victim = PartyId("p0")
     inside = {victim, *graph.neighbours[victim]}
     others = tuple(name for name in honest.survivors if name not in graph.neighbours[victim])
-    story = listing(honest, others, tuple(sorted(graph.neighbours[victim])))
+    story = listing(table, honest, others, tuple(sorted(graph.neighbours[victim])))
     for flight in list(table.wire):
         table.drop(flight)
         told = flight.message if flight.receiver in inside else story
@@ -326,19 +328,31 @@ def test_false_deliveries_of_shares_are_refused(scheme: str, lie: str) -> None:
 
 @pytest.mark.parametrize("when", [RoundKeys, SealedShares, MaskedInput])
 def test_a_round_cannot_be_closed_over_the_heads_of_its_clients(when: type[Message]) -> None:
-    """A client that agreed to no survivor list has no result, whatever the server says."""
+    """A client that was shown no sum has no result, whatever the server says."""
     table = lying_table("masked", 5)
     until(table, when, sender="p0")
     stamp = attempt_of(table, "p0").stamp
     closed = RoundClosed(stamp, True, names(0, 1, 2, 3, 4), bytes(32))
-    refuses(table, "p0", "server", closed, REASON.SURVIVOR_LIST)
+    refuses(table, "p0", "server", closed, REASON.UNEXPECTED_MESSAGE)
     assert finishes_exactly(table, names(*range(5)))
 
 
-def test_a_round_cannot_be_closed_with_another_set_than_agreed() -> None:
+@pytest.mark.parametrize("members", [names(0, 1, 2, 3), names(1, 2, 3, 4), ()])
+def test_a_sum_over_another_set_than_agreed_is_not_looked_at(members: Names) -> None:
     table = lying_table("masked", 5)
-    until(table, ReleasedShares, sender="p0")
-    stamp = attempt_of(table, "p0").stamp
-    for members in (names(0, 1, 2, 3), names(1, 2, 3, 4), ()):
-        refuses(table, "p0", "server", RoundClosed(stamp, True, members, bytes(32)), REASON.SURVIVOR_LIST)
+    shown = until(table, SumOpened, "p0").message
+    assert isinstance(shown, SumOpened)
+    refuses(table, "p0", "server", replace(shown, survivors=members), REASON.SURVIVOR_LIST)
     assert finishes_exactly(table, names(*range(5)))
+
+
+@pytest.mark.parametrize("members", [names(0, 1, 2, 3), names(1, 2, 3, 4), ()])
+def test_a_round_cannot_be_closed_with_another_set_than_was_shown(members: Names) -> None:
+    """p0 voted and is told of another sum: it has no result, and its vote stands for the one it checked."""
+    table = lying_table("masked", 5)
+    honest = until(table, RoundClosed, "p0").message
+    assert isinstance(honest, RoundClosed)
+    assert say(table, "server", "p0", replace(honest, members=members)) is None
+    (failure,) = told(table, "p0").failures
+    assert (failure.reason, failure.culprit) == (REASON.WRONG_MODEL, SERVER)
+    assert not told(table, "p0").commits

@@ -19,8 +19,9 @@ from tests.support.tables.lying_table import (
     told,
     until,
 )
+from veilsum.protocol.agreed.anchor import first_anchor
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.chain.state import first_anchor
+from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.crypto.secret import Secret
@@ -98,7 +99,7 @@ def test_an_evicted_party_is_refused_by_the_server_and_in_every_list_of_hellos(s
     evicted = table.federation.identities[PartyId("p4")]
     kept = {name: one for name, one in table.federation.identities.items() if name != "p4"}
     people = tuple(one.public for one in kept.values())
-    anchor = first_anchor(bytes(32), table.federation.initial_model, tuple(table.participants[:4]))
+    anchor = first_anchor(bytes(32), hash_model(table.federation.initial_model), table.participants[:4])
     roster = Roster(2, people, anchor)
     table = Table(
         replace(table.federation, identities=kept, rules=replace(table.federation.rules, roster=roster))
