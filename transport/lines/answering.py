@@ -4,6 +4,8 @@ A broker can play back every `open` that the sender ever signed, and hold back e
 `open` makes an unconfirmed line at most, which carries nothing and displaces only other unconfirmed ones, and a
 confirmed line yields only to a confirmed one that we accepted later. So the line of the sender's present start
 cannot be pushed out by those of earlier ones, and what an earlier start sent is not read once a later one was heard.
+Nor does it keep the sender from opening a line: an `open` whose line is gone is known again and dropped, so that each
+recording takes its turn among the few that are verified in a second once, and not as often as it is played.
 
 The line before the newest is still read, for what was under way when it was replaced; acknowledgements always travel
 on the newest.
@@ -13,6 +15,7 @@ Implements specs/transport.md, section 5.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -52,6 +55,7 @@ class Answerer:
         self._limits = limits
         self._verified_at: deque[float] = deque(maxlen=limits.opens_per_s)
         self._accepted = 0
+        self._heard: dict[bytes, None] = {}
         self._unconfirmed: dict[bytes, _Accepted] = {}
         self._confirmed: _Accepted | None = None
         self._draining: Line | None = None
@@ -62,12 +66,18 @@ class Answerer:
         for accepted in known:
             if accepted.body == body:
                 return accepted.answer()
+        digest = hashlib.sha256(body).digest()
+        if digest in self._heard:
+            return None
         if len(self._verified_at) == self._limits.opens_per_s and now - self._verified_at[0] < 1.0:
             return None
         self._verified_at.append(now)
         acceptance = self._crypto.accept_line(self._sender, body)
         if acceptance is None:
             return None
+        self._heard[digest] = None
+        if len(self._heard) > self._limits.opens_remembered:
+            del self._heard[next(iter(self._heard))]
         if len(self._unconfirmed) >= self._limits.most_unconfirmed:
             del self._unconfirmed[next(iter(self._unconfirmed))]
         self._accepted += 1

@@ -1,9 +1,10 @@
 """The opening half of lines: ours to one receiver, over which our chunks travel.
 
 At most one `open` waits for its answer. It is sent again as the same bytes, and the receiver answers these with
-the `accept` that it has stored. The first `accept` that verifies makes the line, and the private key of the handshake
-is gone with that. The line before is kept, for its acknowledgements, until the receiver has answered on the new one:
-only then is it sure that the `confirm` arrived. Until then the stored `confirm` goes out again with each question.
+the `accept` that it has stored; after a few times a fresh one takes its place, for the receiver may know it as spent.
+The first `accept` that verifies makes the line, and the private key of the handshake is gone with that. The line before
+is kept, for its acknowledgements, until the receiver has answered on the new one: only then is it sure that the
+`confirm` arrived. Until then the stored `confirm` goes out again with each question.
 
 A line that is unknown at the other end cannot be told from one whose datagrams get lost, for a receiver does not
 answer what it cannot open. So after `timeouts_before_new` timeouts a new one is opened.
@@ -33,6 +34,7 @@ class Caller:
         self._limits = limits
         self._opening: Opening | None = None
         self._asked_at = 0.0
+        self._askings = 0
         self._line: Line | None = None
         self._confirm: bytes | None = None
         self._before: Line | None = None
@@ -95,8 +97,10 @@ class Caller:
             self._before = None
 
     def _ask_for_line(self, now: float) -> Iterator[bytes]:
-        if self._opening is None:
+        if self._opening is None or self._askings >= self._limits.askings_of_one_open:
             self._opening = self._crypto.open_line(self._receiver)
+            self._askings = 0
+        self._askings += 1
         self._asked_at = now
         yield pack_handshake(OPEN, self._opening.body)
 

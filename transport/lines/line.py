@@ -30,7 +30,9 @@ class LineLimits:
     longest_s: float = 24 * 3600.0
     most_unconfirmed: int = 4
     opens_per_s: int = 5
+    opens_remembered: int = 1024
     timeouts_before_new: int = 2
+    askings_of_one_open: int = 4
     ask_again_s: float = 1.0
 
     def __post_init__(self) -> None:

@@ -168,15 +168,16 @@ def test_the_line_before_is_read_and_the_one_before_that_is_not() -> None:
 
 
 def test_replayed_opens_of_earlier_starts_evict_nothing() -> None:
-    """Eight of them, twice over: the line stays, its numbers go on, and only unconfirmed lines make room."""
+    """Eight of them, twice over: the line stays, its numbers go on, and only unconfirmed lines make room, once."""
     bob = LineParty("bob")
     recorded = [LineParty("alice").ask(bob)[0] for _ in range(8)]
     alice = LineParty("alice")
     confirm_line(alice, bob, open_line(alice, bob)[1])
     (before,) = alice.chunk(bob, b"before")
     assert bob.reads("alice", before) == b"before"
-    for turn, opening in enumerate(recorded * 2):
-        assert isinstance(bob.hear("alice", opening, float(1 + turn)), bytes)
+    answers = [bob.hear("alice", opening, float(turn)) for turn, opening in enumerate(recorded * 2)]
+    assert all(answers[:8])
+    assert answers[8:] == [None] * 4 + answers[4:8], "what made room is spent, the others have their accept"
     assert len(bob.book._answerers["alice"]._unconfirmed) == 4
     (after,) = alice.chunk(bob, b"after")
     assert parse_head(memoryview(after)) == (parse_head(memoryview(before))[0], 3)
@@ -201,6 +202,24 @@ def test_a_flood_of_opens_is_refused_without_being_verified(monkeypatch: pytest.
     assert len(verified) == 5
     assert bob.hear("alice", known, 0.5) == accept
     assert isinstance(bob.hear("alice", LineParty("alice").ask(bob)[0], 1.6), bytes)
+
+
+def test_recordings_in_a_loop_do_not_keep_a_sender_from_opening_a_line() -> None:
+    """Each takes its turn once: then the open of the present start is among the few that are verified."""
+    alice, bob = LineParty("alice"), LineParty("bob")
+    recorded = [LineParty("alice").ask(bob)[0] for _ in range(8)]
+    for turn in range(400):
+        bob.hear("alice", recorded[turn % 8], turn / 100)
+    confirm_line(alice, bob, open_line(alice, bob, 4.0)[1])
+
+
+def test_an_open_that_is_never_answered_gives_way_to_a_fresh_one() -> None:
+    alice, bob = LineParty("alice"), LineParty("bob")
+    asked = [alice.ask(bob)[0] for _ in range(8)]
+    assert [asked.count(one) for one in dict.fromkeys(asked)] == [4, 4]
+    assert alice.hear("bob", bob.hear("alice", asked[0]) or b"") is None, "what it waited for is over"
+    accept = bob.hear("alice", asked[-1])
+    assert isinstance(accept, bytes) and alice.hear("bob", accept)
 
 
 def test_after_two_timeouts_a_new_line_is_opened_and_the_old_one_kept_until_it_is_confirmed() -> None:
