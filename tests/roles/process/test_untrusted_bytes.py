@@ -49,7 +49,7 @@ from veilsum.transport.reliable import FramedTransport
 def oversized_messages() -> list[Envelope]:
     """What alice signs: a body and a header whose numbers are beyond the bound, and a body that is none."""
     signing = IDENTITIES[ALICE].signing
-    (honest,) = EnvelopeCodec(IDENTITIES[ALICE], ROSTER, bytes(32), life=1).seal(
+    (honest,) = EnvelopeCodec(IDENTITIES[ALICE], ROSTER, bytes(32), start=1).seal(
         [SERVER], Knock(Stamp()), "a"
     )
     hello = {"invitation": bytes(32), "hello": [bytes(32), bytes(32), 2**64 - 1, bytes(64)]}
@@ -69,7 +69,7 @@ def test_numbers_beyond_their_bound_are_refused_in_the_name_of_their_signer_and_
 
     async def run() -> None:
         running = asyncio.create_task(server.run())
-        async with FramedTransport(board.link("forger"), Endpoint("forger", ENTROPY(8))) as forger:
+        async with FramedTransport(board.link(ALICE), Endpoint(ALICE, ENTROPY(8))) as forger:
             for envelope in oversized_messages():
                 await forger.send("server", encode_envelope(envelope), 5.0)
             for _ in range(300):
@@ -92,10 +92,10 @@ def test_a_parser_that_fails_in_no_known_way_costs_the_message_and_not_the_proce
     alice = DrivenParty(board, ALICE, Script([*knocks(2), DONE]))
     honest, failures = server.codec.open, [OverflowError("int too big to convert\x1b[2J")]
 
-    def failing_once(data: Buffer) -> tuple[PartyId, Message]:
+    def failing_once(carrier: str, data: Buffer) -> tuple[PartyId, Message]:
         if failures:
             raise failures.pop()
-        return honest(data)
+        return honest(carrier, data)
 
     server.codec.open = failing_once  # type: ignore[method-assign]  # a parser with a mistake
 
@@ -118,7 +118,7 @@ def test_only_typed_errors_leave_the_envelope_codec(junk: bytes, at: int, change
     signed = sign_envelope(honest.header, Body([junk]), IDENTITIES[ALICE].signing)
     for data in (junk, good[:at] + change + good[at + len(change) :], join(encode_envelope(signed))):
         with pytest.raises((Rejection, RemoteProtocolError)):
-            codec.open(data)
+            codec.open(ALICE, data)
 
 
 PATIENT = {"opening_s": 20.0, "phase_s": 20.0, "training_s": 20.0, "patience_s": 60.0}
