@@ -15,7 +15,9 @@ nothing.
   cover), and never what one party heard in an earlier session.
 * **Lost disks.** A party without its records calls itself fresh. It cannot speak of attempts that it has forgotten, and
   sits a position out if another member names it in one: its update there would be a second one.
-* Every list that is stated counts as opened, whether it was or not.
+* A list that is stated counts as opened if it may be: if those who state it, those who have not spoken and as many of
+  the others as may lie are enough signers. So neither a vote that broke off nor a list that one member invents closes
+  a position when enough members of that attempt are here.
 
 Rejected: records of cohorts that each party keeps for itself and compares pairwise, or that must be nested. One group
 does not know the other's list: with eleven parties and a minimum of five {0..10}, {0..4}, {5..9} pass all records, and
@@ -76,18 +78,24 @@ class PositionStatement:
 
 @dataclass(frozen=True)
 class Voters:
-    """Whose signatures open a list of an attempt, and how many of them it takes."""
+    """Whose signatures open a list of an attempt, how many of them it takes, and how many may deny theirs."""
 
     names: Cohort
     threshold: int
+    colluders: int
 
 
 VotersOf: TypeAlias = Callable[[AttemptRecord], Voters]
 
 
 def all_members(colluders: int) -> VotersOf:
-    """On a complete graph every member is a voter. On a k-regular one, voters are the holders of our own shares."""
-    return lambda record: Voters(record.members, agreement_threshold(len(record.members), colluders))
+    """On a complete graph every member is a voter.
+
+    On a k-regular one, voters are the holders of our own shares; those of others we cannot count, so all may deny.
+    """
+    return lambda record: Voters(
+        record.members, agreement_threshold(len(record.members), colluders), colluders
+    )
 
 
 @dataclass(frozen=True)
@@ -144,22 +152,26 @@ def judge_upload(
 ) -> UploadVerdict:
     """What `own` may do in an attempt whose members stated this, itself included."""
     said = _by_sender(own, statements)
-    if clash := _clashing_lists(statements):
+    lists = list(_lists_that_count(said, voters_of))
+    if clash := _clashing(lists):
         return PositionLost(clash)
     if named_by := _naming_the_forgetful(own, said):
         return SitOut(named_by)
     for record in said[own].attempts:
         if record.uploaded and (short := _unheard(record, said, voters_of(record))):
             return short
-    ours = next((cohort for _, cohort in _stated_lists(statements) if own in cohort), None)
+    ours = next((cohort for _, cohort in lists if own in cohort), None)
     if ours is not None:
         return _judge_repetition(ours, said)
-    return AnyCohort(_free(said))
+    listed = frozenset[PartyId]().union(*(cohort for _, cohort in lists))
+    return AnyCohort(
+        frozenset(name for name in said.keys() - listed if not _naming_the_forgetful(name, said))
+    )
 
 
-def require_permitted(cohort: Cohort, statements: Collection[PositionStatement]) -> None:
-    """Refuse to sign a list that shares a member with another one that was stated."""
-    for stamp, earlier in _stated_lists(statements):
+def require_permitted(cohort: Cohort, statements: Collection[PositionStatement], voters_of: VotersOf) -> None:
+    """Refuse to sign a list that shares a member with another one that may be opened."""
+    for stamp, earlier in _lists_that_count({one.sender: one for one in statements}, voters_of):
         if cohort != earlier and cohort & earlier:
             common, others = sorted(cohort & earlier), sorted(cohort ^ earlier)
             raise Rejection(
@@ -180,16 +192,30 @@ def _by_sender(
     return said
 
 
-def _stated_lists(statements: Collection[PositionStatement]) -> Iterator[tuple[Stamp, Cohort]]:
-    for statement in statements:
+def _lists_that_count(
+    said: Mapping[PartyId, PositionStatement], voters_of: VotersOf
+) -> Iterator[tuple[Stamp, Cohort]]:
+    """The lists that were stated, without those that too few can have signed."""
+    for statement in said.values():
         for record in statement.attempts:
-            if record.signed is not None:
+            if record.signed is not None and _may_be_opened(record, record.signed, said, voters_of(record)):
                 yield record.stamp, record.signed
 
 
-def _clashing_lists(statements: Collection[PositionStatement]) -> frozenset[Cohort]:
-    """Two lists that were stated of one attempt, or that have a common member; honest parties sign none such."""
-    for (stamp, one), (other_stamp, other) in combinations(_stated_lists(statements), 2):
+def _may_be_opened(
+    record: AttemptRecord, cohort: Cohort, said: Mapping[PartyId, PositionStatement], voters: Voters
+) -> bool:
+    """Only survivors sign; whoever speaks of the attempt and does not state this list denies it."""
+    able = voters.names & cohort
+    heard = {name for name in able & said.keys() if said[name].speaks_of(record.stamp)}
+    stating = {name for name in heard if (own := said[name].record_of(record.stamp)) and own.signed == cohort}
+    denying = len(heard - stating)
+    return len(able) - denying + min(denying, voters.colluders) >= voters.threshold
+
+
+def _clashing(lists: list[tuple[Stamp, Cohort]]) -> frozenset[Cohort]:
+    """Two lists of one attempt, or with a common member."""
+    for (stamp, one), (other_stamp, other) in combinations(lists, 2):
         if one != other and (stamp == other_stamp or one & other):
             return frozenset((one, other))
     return frozenset()
@@ -218,12 +244,6 @@ def _judge_repetition(cohort: Cohort, said: Mapping[PartyId, PositionStatement])
     forgetful = frozenset(name for name in cohort & said.keys() if _naming_the_forgetful(name, said))
     if forgetful:
         return PositionLost(frozenset((cohort,)), forgetful)
-    if missing := cohort - said.keys():
+    if missing := cohort.difference(said):
         return AwaitMembers(cohort, missing)
     return OnlyCohort(cohort)
-
-
-def _free(said: Mapping[PartyId, PositionStatement]) -> Cohort:
-    """Those who stand in no list and have not lost their update."""
-    listed = frozenset[PartyId]().union(*(cohort for _, cohort in _stated_lists(said.values())))
-    return frozenset(name for name in said.keys() - listed if not _naming_the_forgetful(name, said))

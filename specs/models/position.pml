@@ -2,8 +2,9 @@
  *
  * The server is the network: it picks the members of each attempt, shows any list to anyone, and lets signatures of an
  * older attempt come late. Corrupt participants state nothing and sign everything. The members of an attempt state, as
- * they enter it, which list they signed in each earlier one; the rule is that of protocol/chain/position.py. A
- * participant crashes at most once, and then keeps its disk or loses it.
+ * they enter it, which list they signed in each earlier one; the rule is that of protocol/chain/position.py. With
+ * CRASHES a participant loses its disk once. One that crashes and keeps it is out of the attempt, with all its records:
+ * it does what a participant does that is shown nothing more there.
  *
  * A list is opened when enough have signed it and every honest participant in it has uploaded. Never are two different
  * lists opened that have an honest participant in common.
@@ -25,7 +26,6 @@ byte uploads[ATTEMPTS];              /* who has uploaded: as the server has it *
 byte remembered[ATTEMPTS];           /* the members whose disks have a record of the attempt */
 byte current[PARTIES] = ATTEMPTS;    /* the attempt it may still act in */
 byte fresh;                          /* those who lost their disks */
-byte crashed;
 byte signers[16 * ATTEMPTS];         /* of each list, as the server has them */
 byte stated[ATTEMPTS * ATTEMPTS];    /* [as stated in][about]: the list that some member stated; 0 is none */
 bit lost[ATTEMPTS];                  /* the statements of the attempt exclude each other */
@@ -46,6 +46,18 @@ hidden byte one, other, who;
 #else
 #define HEARD(now, attempt) (SIZE(SPEAKERS(now, attempt)) >= THRESHOLD(SIZE(members[attempt])))
 #endif
+
+/* Of the survivors in a list, those who speak and do not state it deny it; so many of them may lie. */
+#define STATES(party, list, attempt, now) (HAS(SPEAKERS(now, attempt), party) && (party) < HONEST && SIGNED(party, attempt) == (list))
+#define STATING(list, attempt, now) (STATES(0, list, attempt, now) + (STATES(1, list, attempt, now) << 1) + (STATES(2, list, attempt, now) << 2) + (STATES(3, list, attempt, now) << 3))
+#define DENYING(list, attempt, now) SIZE((list) & SPEAKERS(now, attempt) & ~STATING(list, attempt, now))
+#define LYING(denying) ((denying) < DENIALS -> (denying) : DENIALS)
+#ifdef BUG_NOBODY_DENIES
+#define DENIALS 0
+#else
+#define DENIALS COLLUDERS
+#endif
+#define MAY_BE_OPENED(list, attempt, now) (SIZE(list) - DENYING(list, attempt, now) + LYING(DENYING(list, attempt, now)) >= THRESHOLD(SIZE(members[attempt])))
 
 inline require_separate() {
   for (one : 1 .. EVERYONE) {
@@ -76,7 +88,7 @@ inline enter(now) {
     :: HAS(members[now], who) ->
       for (one : 0 .. ATTEMPTS - 1) {
         if
-        :: one < now && SIGNED(who, one) != 0 ->
+        :: one < now && SIGNED(who, one) != 0 && MAY_BE_OPENED(SIGNED(who, one), one, now) ->
           lost[now] = lost[now] || (STATED(now, one) != 0 && STATED(now, one) != SIGNED(who, one));
           STATED(now, one) = SIGNED(who, one)
         :: else
@@ -142,17 +154,13 @@ inline sign(me, now, list) {
   fi
 }
 
-inline crash(me) {
-  crashed = crashed | BIT(me);
+inline lose_disk(me) {
+  fresh = fresh | BIT(me);
   current[me] = ATTEMPTS;
-  if
-  :: skip                       /* the disk is there; the session is not */
-  :: fresh = fresh | BIT(me);
-     for (one : 0 .. ATTEMPTS - 1) {
-       SIGNED(me, one) = 0;
-       remembered[one] = remembered[one] & ~BIT(me)
-     }
-  fi
+  for (one : 0 .. ATTEMPTS - 1) {
+    SIGNED(me, one) = 0;
+    remembered[one] = remembered[one] & ~BIT(me)
+  }
 }
 
 proctype Server() {
@@ -195,7 +203,7 @@ end:
        list = 0 }
 #endif
 #ifdef CRASHES
-  :: atomic { !HAS(crashed, me) -> crash(me) }
+  :: atomic { !HAS(fresh, me) && current[me] < ATTEMPTS -> lose_disk(me) }
 #endif
   od
 }

@@ -113,6 +113,8 @@ class Weakness:
     """A party may still sign in an attempt of which it has stated that it signed nothing."""
     needs_fewer: int = 0
     """So many statements fewer are enough."""
+    trusts_all: bool = False
+    """A list does not count if its signers could be enough only by lying now."""
     fresh_count: bool = False
     """Those who lost their disks count as having stated that they signed nothing."""
 
@@ -157,7 +159,7 @@ def succeeds(play: Play, colluders: int, rule: Weakness) -> bool:
         heard = known if rule.heard_before else here
         if not _uploads(play, number, heard, _voters(rule, colluders), rule):
             return False
-        if part.second is In.SIGNER and not _signs(play, here, rule):
+        if part.second is In.SIGNER and not _signs(play, here, _voters(rule, colluders), rule):
             return False
     return True
 
@@ -165,7 +167,7 @@ def succeeds(play: Play, colluders: int, rule: Weakness) -> bool:
 def _voters(rule: Weakness, colluders: int) -> VotersOf:
     def voters_of(record: AttemptRecord) -> Voters:
         needed = 0 if rule.alone else rule.threshold(len(record.members), colluders) - rule.needs_fewer
-        return Voters(record.members, needed)
+        return Voters(record.members, needed, 0 if rule.trusts_all else colluders)
 
     return voters_of
 
@@ -182,9 +184,9 @@ def _uploads(play: Play, number: int, heard: list[int], voters_of: VotersOf, rul
     return isinstance(verdict, AnyCohort | OnlyCohort)
 
 
-def _signs(play: Play, here: list[int], rule: Weakness) -> bool:
+def _signs(play: Play, here: list[int], voters_of: VotersOf, rule: Weakness) -> bool:
     try:
-        require_permitted(play.second_list, _statements(play, here, rule))
+        require_permitted(play.second_list, _statements(play, here, rule), voters_of)
     except Rejection:
         return False
     return True

@@ -76,9 +76,29 @@ def test_a_fresh_party_speaks_of_the_attempts_of_its_present_life() -> None:
     assert judge(said("a", "abcd"), said("b", "abcd"), newcomer) == AnyCohort(cohort("abc"))
 
 
-def test_a_list_that_we_never_saw_binds_us_when_one_states_it() -> None:
-    statements = [said("a", "abcd"), said("b", "abcd", "abc"), said("c", "abcd"), said("e")]
+def test_a_list_that_we_never_saw_binds_us_when_it_may_be_open() -> None:
+    statements = [said("a", "abcd"), said("b", "abcd", "abc"), said("c", "abcd", "abc"), said("e")]
     assert judge(*statements) == OnlyCohort(cohort("abc"))
+
+
+def test_one_who_states_a_list_binds_all_while_the_others_have_not_spoken() -> None:
+    statements = [said("a", "abcde"), said("b", "abcde", "abcd"), said("e", "abcde"), said("f")]
+    assert judge(*statements) == AwaitStatements(FIRST, cohort("cd"), 1)
+    assert judge(*statements, said("c", "abcde")) == AnyCohort(cohort("abcef"))
+    assert judge(*statements, said("c", "abcde", "abcd")) == AwaitMembers(cohort("abcd"), cohort("d"))
+
+
+def test_a_vote_that_broke_off_does_not_bind_those_who_stated_that_they_did_not_sign() -> None:
+    signed = [said(name, "abcdefgh", "abcdefg") for name in "ab"]
+    statements = [*signed, *(said(name, "abcdefgh") for name in "cdefh")]
+    assert judge(*statements, colluders=2) == AnyCohort(cohort("abcdefh"))
+
+
+def test_a_list_that_one_member_invents_neither_binds_nor_closes_where_its_attempt_is_known() -> None:
+    invented = said("d", "abcd", "abd")
+    statements = [said("a", "abcd"), said("b", "abcd"), said("c", "abcd"), invented]
+    assert judge(*statements) == AnyCohort(cohort("abcd"))
+    require_permitted(cohort("abc"), statements, all_members(1))
 
 
 def test_a_list_that_must_be_repeated_waits_for_all_of_it() -> None:
@@ -113,7 +133,7 @@ def test_others_go_on_without_one_that_sits_out() -> None:
 
 
 def test_a_list_one_of_whom_lost_its_update_cannot_be_repeated() -> None:
-    statements = [said("a", "abcd", "abd"), said("b", "abcd"), said("c", "abcd"), fresh("d")]
+    statements = [said("a", "abcd", "abd"), said("b", "abcd", "abd"), said("c", "abcd"), fresh("d")]
     assert judge(*statements) == PositionLost(frozenset((cohort("abd"),)), cohort("d"))
 
 
@@ -125,11 +145,11 @@ def test_a_position_is_judged_by_one_statement_of_each_member() -> None:
 
 @pytest.mark.parametrize("names", ["bcd", "aef", "ae"])
 def test_a_list_is_signed_that_was_there_before_or_shares_nobody_with_one(names: str) -> None:
-    require_permitted(cohort(names), [said("a"), said("b", "bcd", "bcd"), said("c", "bcd")])
+    require_permitted(cohort(names), [said("a"), said("b", "bcd", "bcd")], all_members(1))
 
 
 @pytest.mark.parametrize(("names", "others"), [("abcd", "a"), ("bc", "d"), ("ab", "a, c, d")])
 def test_a_list_that_shares_some_with_another_is_not_signed(names: str, others: str) -> None:
     with pytest.raises(Rejection, match=f"differs by {others}$") as refused:
-        require_permitted(cohort(names), [said("a"), said("b", "bcd", "bcd")])
+        require_permitted(cohort(names), [said("a"), said("b", "bcd", "bcd")], all_members(1))
     assert refused.value.reason is AbortReason.DIFFERENCING

@@ -42,8 +42,9 @@ def test_no_play_opens_two_lists_with_a_common_honest_member(parties: int, collu
         Weakness(agreement_threshold, signs_later=True),
         Weakness(agreement_threshold, needs_fewer=1),
         Weakness(agreement_threshold, fresh_count=True),
+        Weakness(agreement_threshold, trusts_all=True),
     ],
-    ids=["own records", "heard before", "signs later", "one statement fewer", "fresh ones count"],
+    ids=["own records", "heard before", "signs later", "one fewer", "fresh ones count", "nobody denies"],
 )
 def test_every_weaker_rule_lets_a_play_through(rule: Weakness) -> None:
     assert any(succeeds(play, 1, rule) for play in plays(4, 1, rule.threshold))
