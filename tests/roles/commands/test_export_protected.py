@@ -27,7 +27,7 @@ def test_the_servers_model_is_exported_under_other_weights_and_predicts_the_same
     true = make_beginning(fed.config, None).model
     state = StateFolder(state_folder(fed.folder, SERVER), SERVER, fed.config.agreed_digest)
     state.acquire()
-    state.save(PersistentState(1, true, life=1), {})
+    state.save(PersistentState(1, true, life=1))
     state.release()
     files = [tmp_path / "one.safetensors", tmp_path / "two.safetensors"]
     for path in files:
