@@ -10,20 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paho.mqtt.client import MQTTMessage
 
-from veilsum.transport.base import Buffer
+from tests.support.tables.framing_table import introduced_member
+from veilsum.transport.base import Acceptance
 from veilsum.transport.foreign import EVERY_S, MOST_LINES, Defect, ForeignReader
 from veilsum.transport.framing.datagrams import (
     NO_LIFE,
     Ack,
     Chunk,
-    Head,
     Header,
     Probe,
-    associated_data,
-    parse_header,
-    seal_with_checksum,
+    parse_fields,
 )
 from veilsum.transport.framing.endpoint import Delivered, Endpoint
+from veilsum.transport.lines.datagrams import (
+    ACK,
+    CHUNK,
+    HEAD_BYTES,
+    OPEN,
+    PROBE,
+    kind_of_datagram,
+    pack_handshake,
+)
+from veilsum.transport.lines.plain import PlainCrypto
 from veilsum.transport.memory.switchboard import Switchboard
 from veilsum.transport.mqtt.broker_address import BrokerAddress
 from veilsum.transport.mqtt.client import V5, new_client
@@ -101,19 +109,20 @@ def test_after_a_while_the_next_line_says_how_many_were_left_out() -> None:
 
 
 numbers = st.integers(0, 2**64 - 1) | st.integers(0, 40)
-heads = st.builds(Head, st.sampled_from([*LIVES, NO_LIFE]), st.sampled_from(LIVES), numbers, numbers)
+lives = st.sampled_from([*LIVES, NO_LIFE])
 headers: st.SearchStrategy[Header] = (
     st.builds(
         Chunk,
-        heads,
+        lives,
+        numbers,
         numbers,
         numbers,
         numbers,
         st.integers(0, 2**32 - 1) | st.integers(0, 20),
         st.integers(0, 2**32 - 1) | st.integers(0, 3),
     )
-    | st.builds(Probe, heads, numbers)
-    | st.builds(Ack, heads)
+    | st.builds(Probe, lives, numbers, numbers)
+    | st.builds(Ack, lives, numbers, numbers)
 )
 
 
@@ -124,20 +133,33 @@ def test_whatever_an_authenticated_sender_seals_an_endpoint_does_not_raise(
     """Headers and bodies of any content, also answers to what we sent: they are taken in, or dropped."""
     b = Endpoint("b", B)
     b.send("a", [bytes(100)], give_up_at=60.0)
+    member = introduced_member(b, "a")
+    dropped = b.counters.not_opened
     for header, body in sealed:
-        packed = header.header()
-        b.receive_datagram(
-            "a", packed + seal_with_checksum("b", associated_data(packed, "a", "b"), body), 0.0
-        )
+        fields = header.fields()
+        if isinstance(header, Ack):
+            datagram = member.acknowledge("b", fields, body)
+        elif isinstance(header, Probe):
+            datagram = list(member.ask("b", fields, 0.0, timed_out=False))[-1]
+        else:
+            (datagram,) = member.carry("b", fields, body, 0.0)
+        assert datagram is not None
+        b.receive_datagram("a", datagram, 0.0)
         while b.next_datagram(0.0) is not None:
             pass
+    assert b.counters.not_opened == dropped
     b.handle_deadline(1.0)
 
 
-@given(st.binary(max_size=100) | st.binary(max_size=100).map(lambda data: b"VS1" + data))
+@given(
+    st.binary(max_size=100)
+    | st.tuples(st.integers(1, 3), st.binary(max_size=100)).map(lambda d: b"VS2" + bytes([d[0]]) + d[1])
+)
 def test_any_bytes_are_a_header_or_none(data: bytes) -> None:
-    parsed = parse_header(memoryview(data))
-    assert parsed is None or parsed[0].header() == data[: parsed[1]]
+    view = memoryview(data)
+    kind = kind_of_datagram(view)
+    parsed = parse_fields(kind, view) if kind in (CHUNK, PROBE, ACK) else None
+    assert parsed is None or parsed[0].fields() == data[HEAD_BYTES : parsed[1]]
 
 
 @given(st.text(), st.sampled_from(["", "/status", "/gone"]))
@@ -162,21 +184,22 @@ def test_printable_text_cannot_start_a_line_or_steer_a_terminal(text: str) -> No
 
 
 def test_a_seal_that_fails_in_no_known_way_costs_one_datagram_and_the_transport_goes_on() -> None:
-    def open_(sender: str, header: bytes, sealed: Buffer) -> Buffer | None:
-        if sender == "mallory":
-            raise OverflowError("int too big to convert")
-        return bytes(sealed[:-16])
+    class Failing(PlainCrypto):
+        def accept_line(self, sender: str, body: bytes) -> Acceptance | None:
+            if sender == "mallory":
+                raise OverflowError("int too big to convert")
+            return super().accept_line(sender, body)
 
     def gone(address: str) -> None:
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
     async def scenario() -> None:
         board = Switchboard()
-        bob = FramedTransport(board.link("b"), Endpoint("b", B, open_chunk=open_), gone)
+        bob = FramedTransport(board.link("b"), Endpoint("b", B, crypto=Failing("b", B)), gone)
         mallory = board.link("mallory")
         async with bob, FramedTransport(board.link("a"), Endpoint("a", A)) as alice, mallory:
             for _ in range(3):
-                await mallory.send("b", Probe(Head(LIVES[2], B, 0, 1), 0).header())
+                await mallory.send("b", pack_handshake(OPEN, bytes(32)))
             await alice.send("b", [b"hello"], 10.0)
             received = await bob.receive()
             assert (received.sender_hint, bytes(received.payload)) == ("a", b"hello")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from veilsum.transport.framing.datagrams import Probe
 from veilsum.transport.framing.endpoint import Acknowledged, Endpoint, Failed
 from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD
 from veilsum.transport.limits import Limits
+from veilsum.transport.lines.book import LineBook
+from veilsum.transport.lines.datagrams import ACCEPT, CONFIRM, OPEN
+from veilsum.transport.lines.line import LineLimits
+from veilsum.transport.lines.plain import PlainCrypto
 from veilsum.transport.memory.faults import Faults
 from veilsum.transport.memory.network import Delivery, TimerDue, VirtualNetwork
 
@@ -98,3 +103,23 @@ class FramingTable:
         for sender in self.endpoints:
             share = self.limits.max_message_bytes + self.limits.most_open_messages * MESSAGE_OVERHEAD
             assert endpoint.held_bytes(sender) <= 2 * share
+
+
+def introduced_member(receiver: Endpoint, name: str) -> LineBook:
+    """The lines of a member, both ways with the receiver, without the framing that would hold it to limits."""
+    member, fields = (
+        LineBook(PlainCrypto(name, name.encode()), LineLimits()),
+        Probe(b"lifetime", 1, 0).fields(),
+    )
+    for _ in range(3):
+        for datagram in member.ask(receiver.address, fields, 0.0, timed_out=False):
+            receiver.receive_datagram(name, datagram, 0.0)
+        while (item := receiver.next_datagram(0.0)) is not None:
+            view = memoryview(item[1])
+            if view[3] == OPEN and (accept := member.hear_open(receiver.address, view, 0.0)) is not None:
+                receiver.receive_datagram(name, accept, 0.0)
+            elif view[3] == ACCEPT:
+                member.hear_accept(receiver.address, view, 0.0)
+            elif view[3] == CONFIRM:
+                member.hear_confirm(receiver.address, view)
+    return member

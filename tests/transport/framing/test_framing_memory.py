@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilsum.transport.framing.datagrams import Chunk, Probe
+from tests.support.tables.framing_table import introduced_member
+from veilsum.transport.framing.datagrams import Chunk
 from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MOST_CHUNKS_AHEAD, Incoming
 from veilsum.transport.limits import KIB, MIB, Limits
-from veilsum.transport.lines.book import LineBook
-from veilsum.transport.lines.line import LineLimits
-from veilsum.transport.lines.plain import PlainCrypto
 
 LIFE = bytes(7) + b"\1"
 
@@ -82,23 +80,11 @@ def test_chunks_in_any_order_give_the_message(order: list[int], size: int, last:
     assert [bytes(message) for message in ready] == [payload]
 
 
-def introduced_member(receiver: Endpoint) -> LineBook:
-    """The lines of a member called m, one of them to the receiver, without the framing that would hold it to limits."""
-    member, fields = LineBook(PlainCrypto("m", LIFE), LineLimits()), Probe(LIFE, 1, 0).fields()
-    for datagram in member.ask(receiver.address, fields, 0.0, timed_out=False):
-        receiver.receive_datagram("m", datagram, 0.0)
-    answer = receiver.next_datagram(0.0)
-    assert answer is not None and member.hear_accept(receiver.address, memoryview(answer[1]), 0.0)
-    for datagram in member.ask(receiver.address, fields, 0.0, timed_out=False):
-        receiver.receive_datagram("m", datagram, 0.0)
-    return member
-
-
 @pytest.mark.usefixtures("traced")
 def test_a_member_that_announces_much_in_many_messages_holds_up_nobody() -> None:
     """256 messages of 2 MiB, each begun with one chunk: a few KiB each, and the message of another member arrives."""
     b, a = Endpoint("b", bytes(7) + b"\2"), Endpoint("a", bytes(7) + b"\3")
-    member = introduced_member(b)
+    member = introduced_member(b, "m")
     before = tracemalloc.get_traced_memory()[0]
     for number in range(256):
         fields = Chunk(LIFE, number, number, 0, 2 * MIB, KIB, 0).fields()
