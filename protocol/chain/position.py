@@ -78,11 +78,15 @@ class PositionStatement:
 
 @dataclass(frozen=True)
 class Voters:
-    """Whose signatures open a list of an attempt, how many of them it takes, and how many may deny theirs."""
+    """Whose signatures open a list of an attempt, how many of them it takes, and how many may deny theirs.
+
+    `quorum` is how many must have stated before we upload again; as many as open a list, if nothing else is said.
+    """
 
     names: Cohort
     threshold: int
     colluders: int
+    quorum: int | None = None
 
 
 VotersOf: TypeAlias = Callable[[AttemptRecord], Voters]
@@ -235,9 +239,10 @@ def _unheard(
     record: AttemptRecord, said: Mapping[PartyId, PositionStatement], voters: Voters
 ) -> AwaitStatements | None:
     heard = {name for name in voters.names & said.keys() if said[name].speaks_of(record.stamp)}
-    if len(heard) >= voters.threshold:
+    quorum = voters.threshold if voters.quorum is None else voters.quorum
+    if len(heard) >= quorum:
         return None
-    return AwaitStatements(record.stamp, voters.names - heard, voters.threshold - len(heard))
+    return AwaitStatements(record.stamp, voters.names - heard, quorum - len(heard))
 
 
 def _judge_repetition(cohort: Cohort, said: Mapping[PartyId, PositionStatement]) -> UploadVerdict:

@@ -9,7 +9,7 @@ Implements specs/chain.md, section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -26,6 +26,7 @@ from veilsum.protocol.chain.position import (
     SitOut,
     UploadVerdict,
     Voters,
+    VotersOf,
     all_members,
     judge_upload,
     require_permitted,
@@ -41,20 +42,24 @@ LIST_DOMAIN = "survivors-proposed"
 @record
 @dataclass(frozen=True, slots=True)
 class EnteredAttempt:
-    """An attempt at a position that a party entered; `signed` is the list it signed there, `voucher` the server's."""
+    """An attempt at a position that a party entered.
+
+    `released` is the list for which it released its shares, `voucher` the server's signature under it. To sign a list
+    opens nothing: what counts in the rule as signed is the release.
+    """
 
     session: Annotated[bytes, Length(32)]
     attempt: int
     members: tuple[PartyId, ...]
     uploaded: bool = False
-    signed: tuple[PartyId, ...] = ()
+    released: tuple[PartyId, ...] = ()
     voucher: Annotated[bytes, Length(64, or_empty=True)] = b""
 
     def stamp(self, position: int) -> Stamp:
         return Stamp(self.session, position, self.attempt)
 
     def described(self, position: int) -> AttemptRecord:
-        signed = frozenset(self.signed) if self.signed else None
+        signed = frozenset(self.released) if self.released else None
         return AttemptRecord(self.stamp(position), frozenset(self.members), self.uploaded, signed)
 
 
@@ -68,19 +73,19 @@ def require_vouched(
 ) -> None:
     """Refuse a statement about a list that the server did not propose; without recovery it proposes none."""
     for one in attempts:
-        if not one.signed:
+        if not one.released:
             continue
         if parameters.recovery is Recovery.SHARES:
-            digest = list_digest(one.stamp(position), one.signed)
+            digest = list_digest(one.stamp(position), one.released)
             roster.verify(SERVER, LIST_DOMAIN, digest, one.voucher)
-        elif set(one.signed) != set(one.members):
+        elif set(one.released) != set(one.members):
             raise Rejection(AbortReason.SURVIVOR_LIST, "a list is stated that is not of all members")
 
 
-def voters_rule(parameters: Parameters) -> Callable[[AttemptRecord], Voters]:
-    """Who must have stated; on a thin graph a few neighbours open a list, so everyone must."""
+def voters_rule(parameters: Parameters) -> VotersOf:
+    """Who must have stated; on a thin graph a few neighbours open a list: all must state, and any list counts."""
     if parameters.graph.kind is GraphKind.K_REGULAR:
-        return lambda attempt: Voters(attempt.members, len(attempt.members))
+        return lambda attempt: Voters(attempt.members, 1, len(attempt.members), len(attempt.members))
     return all_members(parameters.colluders)
 
 
@@ -89,14 +94,15 @@ class PositionRules:
     """What the hellos of a session allow one of its members to do at the session's position."""
 
     statements: tuple[PositionStatement, ...]
+    voters_of: VotersOf
     verdict: UploadVerdict
 
     @classmethod
     def of(
         cls, me: PartyId, parameters: Parameters, statements: Mapping[PartyId, PositionStatement]
     ) -> PositionRules:
-        said = tuple(statements.values())
-        return cls(said, judge_upload(me, said, voters_rule(parameters)))
+        said, voters_of = tuple(statements.values()), voters_rule(parameters)
+        return cls(said, voters_of, judge_upload(me, said, voters_of))
 
     def require_upload(self, position: int) -> None:
         """Refuse to give our update again where it could end in a second sum."""
@@ -122,7 +128,7 @@ class PositionRules:
     def require_list(self, cohort: Collection[PartyId]) -> None:
         """Refuse to sign a list that shares a party with an earlier one, or names one that lost its update."""
         chosen = frozenset(cohort)
-        require_permitted(chosen, self.statements)
+        require_permitted(chosen, self.statements, self.voters_of)
         match self.verdict:
             case OnlyCohort(cohort=only) if chosen != only:
                 raise Rejection(

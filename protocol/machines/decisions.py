@@ -37,19 +37,15 @@ class UpdateGiven(Decision):
 
 
 @dataclass(frozen=True)
-class ListSigned(Decision):
-    """This is the list that we sign in this attempt, and no other; `voucher` is the server's signature under it."""
-
-    survivors: tuple[PartyId, ...]
-    voucher: bytes
-
-
-@dataclass(frozen=True)
 class RoundSpent(Decision):
-    """From here on a sum over this cohort may be open; none is named where it is not known over whom."""
+    """From here on a sum over this cohort may be open; none is named where it is not known over whom.
+
+    `voucher` is the server's signature under the list, where it proposed one.
+    """
 
     cohort: frozenset[PartyId]
     electorate: frozenset[PartyId]
+    voucher: bytes = b""
 
 
 @dataclass(frozen=True)

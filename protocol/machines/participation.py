@@ -27,7 +27,7 @@ from typing import Any
 from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.decisions import AttemptEntered, Decision, ListSigned, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import AttemptEntered, Decision, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade
 from veilsum.protocol.wire.messages import Stamp
 
@@ -69,10 +69,6 @@ class ParticipationRecord:
         """Whether we gave an update in a round, as far as our own disk knows."""
         return self.given.round == round_number
 
-    def sign(self, stamp: Stamp, survivors: tuple[PartyId, ...], voucher: bytes) -> DecisionMade:
-        """From here on this is our list; the decision must be durable before the signature leaves."""
-        return self._decide(ListSigned(stamp.round, stamp.attempt, survivors, voucher))
-
     def remember(self, cohort: frozenset[PartyId]) -> None:
         if cohort not in self.cohorts:
             self.cohorts.append(cohort)
@@ -94,10 +90,15 @@ class ParticipationRecord:
         return self._decide(UpdateGiven(stamp.round, stamp.attempt, model_hash, update))
 
     def spend(
-        self, stamp: Stamp, cohort: Collection[PartyId], electorate: Collection[PartyId]
+        self,
+        stamp: Stamp,
+        cohort: Collection[PartyId],
+        electorate: Collection[PartyId],
+        voucher: bytes = b"",
     ) -> DecisionMade:
         """From here on a sum over this cohort may be open; the decision must be durable before the next message."""
-        return self._decide(RoundSpent(stamp.round, stamp.attempt, frozenset(cohort), frozenset(electorate)))
+        spent = RoundSpent(stamp.round, stamp.attempt, frozenset(cohort), frozenset(electorate), voucher)
+        return self._decide(spent)
 
     def _decide(self, decision: Decision) -> DecisionMade:
         self.note(decision)
@@ -110,8 +111,6 @@ class ParticipationRecord:
                 before = self.given.updates if self.given.round == decision.round else {}
                 self.given = Given(decision.round, {**before, decision.model_hash: decision.update})
                 self._note_attempt(decision, uploaded=True)
-            case ListSigned():
-                self._note_attempt(decision, signed=decision.survivors, voucher=decision.voucher)
             case AttemptEntered():
                 self._note_entered(decision)
             case RoundSpent():
@@ -136,13 +135,8 @@ class ParticipationRecord:
         self.spent = {**dict.fromkeys(self.spent), decision.round: details}
         if decision.cohort:
             self.remember(decision.cohort)
-            self._note_attempt_list(decision)
-
-    def _note_attempt_list(self, decision: RoundSpent) -> None:
-        """Without recovery there is no list to sign: the upload is the signature under all members."""
-        before = self.attempts_at(decision.round)
-        if before and before[-1].attempt == decision.attempt and not before[-1].signed:
-            self._note_attempt(decision, signed=tuple(sorted(decision.cohort)))
+            released = tuple(sorted(decision.cohort))
+            self._note_attempt(decision, released=released, voucher=decision.voucher)
 
     def cohort_of(self, round_number: int) -> frozenset[PartyId] | None:
         """Over whom the round's sum may be open, as far as is known."""

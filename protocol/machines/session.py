@@ -269,7 +269,7 @@ def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:
             one.attempt.to_bytes(8, "big"),
             bytes([one.uploaded]),
             _listed(one.members),
-            _listed(one.signed),
+            _listed(one.released),
         )
         for one in hello.attempts
     ]

@@ -125,11 +125,8 @@ class ShareRecovery:
         """Adopt the list, or raise; returns warnings."""
         return self._checked.accept(proposed)
 
-    def sign(self) -> list[Event]:
-        """Decide, then sign: this list and no other."""
-        agreed, context = self._checked.agreed, self._context
-        decided = context.record.sign(context.stamp, agreed.survivors, agreed.voucher)
-        return [decided, Send(SERVER, self._checked.sign())]
+    def sign(self) -> Event:
+        return Send(SERVER, self._checked.sign())
 
     def believe(self, proof: SurvivorProof) -> SurvivorList:
         """The list that we signed, now that enough others have: no other can count any more."""
@@ -140,7 +137,7 @@ class ShareRecovery:
         """Decide, then send: from here on a sum over this cohort may be open, whether we ever hear of it or not."""
         agreed, stamp = self._checked.agreed, self._context.stamp
         released = self._keeper.release(stamp, agreed.survivors, agreed.dropped)
-        spent = self._context.record.spend(stamp, agreed.survivors, self._share_graph.parties)
+        spent = self._context.record.spend(stamp, agreed.survivors, self._share_graph.parties, agreed.voucher)
         return [spent, Send(SERVER, released)]
 
     @property

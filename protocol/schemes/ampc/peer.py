@@ -202,7 +202,7 @@ class AmpcPeer(AttemptMachine):
         warnings = recovery.consider(message)
         self.move(SurvivorList, _P.VOTING)
         self._wait(now)
-        return [*warnings, *recovery.sign()]
+        return [*warnings, recovery.sign()]
 
     @handles(SurvivorProof)
     def believe_survivors(self, sender: PartyId, message: SurvivorProof, now: float) -> list[Event]:

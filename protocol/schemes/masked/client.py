@@ -328,7 +328,7 @@ class MaskedMember:
         recovery = require_recovery(self._recovery)
         warnings = recovery.consider(message)
         if self._context.parameters.threat is Threat.LYING:
-            return NextPhase(_P.VOTING, [*warnings, *recovery.sign()], deadline)
+            return NextPhase(_P.VOTING, [*warnings, recovery.sign()], deadline)
         return NextPhase(_P.AWAITING_RESULT, [*warnings, *recovery.release()], deadline)
 
     def require_agreed(self, phase: Phase, members: tuple[PartyId, ...]) -> None:

@@ -9,12 +9,12 @@ import pytest
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.decisions import Decision, ListSigned, RoundSpent, UpdateGiven, VoteCast
+from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, Event, Send
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
 from veilsum.protocol.secure_sum.certifying import SumVote
 from veilsum.protocol.secure_sum.shares import ReleasedShares
-from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, SurvivorSignature
+from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.process.machines import Machine
@@ -25,7 +25,6 @@ SECURE = ("masked", "bilateral", "mpc", "ampc")
 
 DUE = {
     MaskedInput: UpdateGiven,
-    SurvivorSignature: ListSigned,
     ReleasedShares: RoundSpent,
     ResultDigest: VoteCast,
     SumVote: VoteCast,
