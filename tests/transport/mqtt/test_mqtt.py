@@ -81,7 +81,7 @@ def test_garbage_retained_oversize_and_foreign_messages_are_ignored(broker: Brok
             await vandal.publish(mailbox, b"retained garbage", qos=1, retain=True)
             address = broker.address()
             async with mqtt_party(address, "alice") as alice, mqtt_party(address, "bob") as bob:
-                for junk in (b"", b"VS1", os.urandom(5000), bytes(LARGEST_ACCEPTED + 1)):
+                for junk in (b"", b"VS2", os.urandom(5000), bytes(LARGEST_ACCEPTED + 1)):
                     await vandal.publish(mailbox, junk, qos=1)
                     await vandal.publish(topics.status("bob"), junk, qos=1)
                     await vandal.publish(topics.datagrams("bob", "nobody"), junk, qos=1)
