@@ -125,7 +125,7 @@ def lying_seeds(table: Table, common: int, share: int) -> None:
 
 @pytest.mark.parametrize("scheme", PEERS)
 def test_different_common_seeds_for_different_peers_end_the_session(scheme: str) -> None:
-    """The group key comes from every common seed: p1 holds another than the rest, and the next session is without it."""
+    """The group key comes from every common seed: p1 holds another than the rest, and is left out of the next session."""
     table = lying_table(scheme, 5)
     lying_seeds(table, common=32, share=0)
     table.run()
