@@ -11,9 +11,9 @@
 
 #include "common.pml"
 
-mtype = { advertising, sharing, masking, awaiting_survivors, awaiting_result };     /* clients */
+mtype = { advertising, sharing, masking, awaiting_survivors, awaiting_result, checking };     /* clients */
 mtype = { gathering_keys, gathering_shares, collecting, gathering_releases, unmasking };   /* the server */
-mtype = { voting, closed };                                                        /* both */
+mtype = { voting, certifying, closed };                                            /* both */
 
 mtype server = gathering_keys;
 mtype client[PARTIES] = advertising;
@@ -33,6 +33,7 @@ byte told_end;               /* down: who is still to be told that the attempt i
 
 inline tell() { part = taken; told = taken; taken = 0; sent = 0 }
 inline hear_nothing() { part = 0; told = 0; taken = 0; sent = 0 }
+inline tell_everyone() { part = EVERYONE; told = EVERYONE; taken = 0; sent = 0 }
 inline end_attempt() { hear_nothing(); told_end = EVERYONE & ~deaf }
 
 inline take(from) { sent = sent & ~BIT(from); taken = taken | BIT(from) }
@@ -49,7 +50,10 @@ proctype Server() {
   :: atomic { server == collecting && ALL -> server_moves(collecting, MaskedInput, voting); tell() }
   :: atomic { server == voting && ENOUGH -> server_moves(voting, SurvivorSignature, gathering_releases); tell() }
   :: atomic { server == gathering_releases && ALL -> server_moves(gathering_releases, ReleasedShares, unmasking); hear_nothing() }
+  :: atomic { server == unmasking -> server_moves(unmasking, work, certifying); tell_everyone() }
   :: atomic { server == unmasking -> server_moves(unmasking, work, closed); end_attempt() }
+  :: atomic { server == certifying && ALL -> server_moves(certifying, SumVote, closed); end_attempt() }
+  :: atomic { server == certifying -> server_moves(certifying, deadline, closed); end_attempt() }
   :: atomic { server == gathering_keys && ENOUGH -> server_moves(gathering_keys, deadline, gathering_shares); tell() }
   :: atomic { server == gathering_keys && !ENOUGH -> server_moves(gathering_keys, deadline, closed); end_attempt() }
   :: atomic { server == gathering_shares && ENOUGH -> server_moves(gathering_shares, deadline, collecting); tell() }
@@ -86,6 +90,18 @@ proctype Client(byte me) {
        client_moves(me, awaiting_survivors, SurvivorList, voting); hear(me); answer(me, voting) }
   :: atomic { client[me] == voting && TOLD(me, gathering_releases) ->
        client_moves(me, voting, SurvivorProof, awaiting_result); hear(me); answer(me, gathering_releases) }
+  :: atomic { client[me] == advertising && TOLD(me, certifying) -> client_moves(me, advertising, SumOpened, checking); hear(me) }
+  :: atomic { client[me] == sharing && TOLD(me, certifying) -> client_moves(me, sharing, SumOpened, checking); hear(me) }
+  :: atomic { client[me] == masking && TOLD(me, certifying) -> client_moves(me, masking, SumOpened, checking); hear(me) }
+  :: atomic { client[me] == awaiting_survivors && TOLD(me, certifying) -> client_moves(me, awaiting_survivors, SumOpened, checking); hear(me) }
+  :: atomic { client[me] == voting && TOLD(me, certifying) -> client_moves(me, voting, SumOpened, checking); hear(me) }
+  :: atomic { client[me] == awaiting_result && TOLD(me, certifying) -> client_moves(me, awaiting_result, SumOpened, checking); hear(me) }
+  :: atomic { client[me] == checking -> client_moves(me, checking, work, certifying); answer(me, certifying) }
+  :: atomic { client[me] == checking && HAS(told_end, me) -> client_moves(me, checking, work, closed) }
+  :: atomic { client[me] == checking && HAS(told_end, me) -> client_moves(me, checking, RoundClosed, closed) }
+  :: atomic { client[me] == certifying && HAS(told_end, me) -> client_moves(me, certifying, RoundClosed, closed) }
+  :: atomic { client[me] == checking -> client_moves(me, checking, deadline, closed) }
+  :: atomic { client[me] == certifying -> client_moves(me, certifying, deadline, closed) }
 #ifdef BUG_RENEWED_DEADLINE
   :: atomic { client[me] == voting && !HAS(told, me) -> told = told | BIT(me) }     /* the list once more */
   :: atomic { client[me] == voting && HAS(told, me) -> told = told & ~BIT(me) }     /* which puts the deadline off */

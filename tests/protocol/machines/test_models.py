@@ -15,8 +15,9 @@ import pytest
 from tests.support import check_models
 from tests.support.check_models import CIRCLE, ENDLESS, MODELS, RUNS, STUCK, TAGS, Run, Searched
 from veilsum.protocol.machines.transitions import Phase, Trigger, name_of
-from veilsum.protocol.schemes.masked.client import MASKED_CLIENT_MOVES, MaskedClientPhase
-from veilsum.protocol.schemes.masked.server import MASKED_SERVER_MOVES, MaskedServerPhase
+from veilsum.protocol.schemes.masked.client import MaskedClient, MaskedClientPhase
+from veilsum.protocol.schemes.masked.round import MaskedServerPhase
+from veilsum.protocol.schemes.masked.server import MaskedServer
 
 Move = tuple[str, str, str]
 """From which phase, on what, to which."""
@@ -63,8 +64,8 @@ def left_out(move: Move) -> bool:
 @pytest.mark.parametrize(
     ("who", "table", "phases"),
     [
-        ("server", MASKED_SERVER_MOVES, MaskedServerPhase),
-        ("client", MASKED_CLIENT_MOVES, MaskedClientPhase),
+        ("server", MaskedServer.table.moves, MaskedServerPhase),
+        ("client", MaskedClient.table.moves, MaskedClientPhase),
     ],
 )
 def test_the_model_of_an_attempt_moves_as_the_tables_say(
