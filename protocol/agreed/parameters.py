@@ -113,7 +113,6 @@ class Parameters:
     payload: str = "model"
     weights: Weights = Weights.SAMPLES
     differencing: Differencing = Differencing.WARN
-    min_cohort_change: int = 2
     max_attempts: int = 3
     step: str = ""
     """The step on the mean in canonical form (`ModelStep.describe`) where participants can take it, else empty."""
@@ -158,7 +157,6 @@ class Parameters:
             "payload": self.payload,
             "weights": self.weights.value,
             "differencing": self.differencing.value,
-            "min_cohort_change": self.min_cohort_change,
             "max_attempts": self.max_attempts,
             "step": self.step,
             "options": dict(self.options),
@@ -240,8 +238,6 @@ class Parameters:
         yield from self._weight_problems()
         if self.max_attempts < 1:
             yield f"max_attempts must be at least 1, not {self.max_attempts}"
-        if self.min_cohort_change < 1:
-            yield f"min_cohort_change must be at least 1, not {self.min_cohort_change}"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ from veilsum.protocol.machines.decisions import AttemptEntered, Decision, RoundS
 from veilsum.protocol.machines.events import DecisionMade
 from veilsum.protocol.wire.messages import Stamp
 
+COHORTS_COMPARED = 20
+"""How many different cohorts, the latest ones, are looked at together."""
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -50,7 +53,7 @@ class Given:
 
 @dataclass
 class ParticipationRecord:
-    """Cohorts of all sums so far; and the rounds that are spent, with the details of the last one.
+    """Cohorts of the latest sums; and the rounds that are spent, with the details of the last one.
 
     A round without details stays spent whatever the cohort.
     """
@@ -70,13 +73,21 @@ class ParticipationRecord:
         return self.given.round == round_number
 
     def remember(self, cohort: frozenset[PartyId]) -> None:
-        if cohort not in self.cohorts:
-            self.cohorts.append(cohort)
+        """The latest different cohorts, the newest last."""
+        self.cohorts = [*(one for one in self.cohorts if one != cohort), cohort][-COHORTS_COMPARED:]
 
-    def nearest_other_cohort(self, cohort: frozenset[PartyId]) -> int | None:
-        """The smallest number of parties by which an earlier, different cohort differs from this one."""
-        changes = [len(cohort ^ earlier) for earlier in self.cohorts if earlier != cohort]
-        return min(changes, default=None)
+    def exposed_by(self, cohort: frozenset[PartyId], minimum: int) -> tuple[PartyId, ...]:
+        """Those of whom the sums over this cohort and the latest others tell more than a sum over `minimum` would.
+
+        Parties that took part in the very same sums form a class, and whatever is computed from the sums is a
+        combination of the classes' sums: as long as each class has `minimum` parties, none of them stands alone. The
+        smallest group that a combination really tells about is hard to find, so this is what suffices, in linear time.
+        """
+        sums = [*(one for one in self.cohorts[-COHORTS_COMPARED:] if one != cohort), cohort]
+        classes: dict[tuple[bool, ...], list[PartyId]] = {}
+        for party in sorted(frozenset().union(*sums)):
+            classes.setdefault(tuple(party in one for one in sums), []).append(party)
+        return tuple(sorted(name for one in classes.values() if len(one) < minimum for name in one))
 
     def enter(self, stamp: Stamp, members: tuple[PartyId, ...]) -> DecisionMade:
         """From here on the number of this attempt is used up, and these are in it; said again if they are fewer.

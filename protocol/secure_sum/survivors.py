@@ -184,7 +184,7 @@ class SurvivorCheck:
 
 
 def check_differencing(context: ParticipantContext, cohort: frozenset[PartyId]) -> list[Event]:
-    """Two sums over cohorts that differ by one party tell that party's update, if models move slowly.
+    """Sums over cohorts that differ by few parties tell about those few, if models move slowly.
 
     Two sums of one round tell it in any case. A list of our neighbours alone says too little for the first.
     """
@@ -193,15 +193,15 @@ def check_differencing(context: ParticipantContext, cohort: frozenset[PartyId]) 
     context.sums.require_list(cohort)
     if parameters.lists_neighbourhoods:
         return []
-    change = context.record.nearest_other_cohort(cohort)
-    if change is None or change >= parameters.min_cohort_change:
+    exposed = context.record.exposed_by(cohort, parameters.min_parties)
+    if not exposed:
         return []
     text = (
-        f"the cohort differs from an earlier one by {change} of at least {parameters.min_cohort_change} parties: "
-        "the difference of the two sums may expose them"
+        f"this sum and earlier ones, compared, may tell about {', '.join(exposed[:10])}, in groups of fewer than "
+        f"{parameters.min_parties}"
     )
     if parameters.differencing is Differencing.REFUSE:
-        raise Rejection(AbortReason.DIFFERENCING, text)
+        raise Rejection(AbortReason.DIFFERENCING, f"{text}; the run goes on when the same parties are back")
     return [Warned(text)]
 
 

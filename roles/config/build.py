@@ -84,7 +84,6 @@ def build_parameters(config: FederationValues, dimension: int) -> Parameters:
             payload=config.upload,
             weights=Weights(config.weights),
             differencing=Differencing(config.differencing),
-            min_cohort_change=config.min_cohort_change,
             max_attempts=config.max_attempts,
             step=_step(config, scheme),
             options=_options(config, scheme),

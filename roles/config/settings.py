@@ -308,16 +308,8 @@ PROTOCOL = (
         "protocol",
         "differencing",
         Form.TEXT,
-        "what a party does when a cohort differs from an earlier one by too few parties",
+        "what a party does when sums over different cohorts, compared, may tell about few parties",
         choices=("warn", "refuse"),
-    ),
-    Setting(
-        "min_cohort_change",
-        "protocol",
-        "min_cohort_change",
-        Form.WHOLE,
-        "so many parties must differ, or the difference of two sums tells about few",
-        metavar="N",
     ),
     Setting(
         "max_attempts", "protocol", "max_attempts", Form.WHOLE, "attempts before a round fails", metavar="N"

@@ -92,7 +92,6 @@ class FederationValues:
     rekey: str = "epoch"
     schedule: str = "fedavg"
     differencing: str = "warn"
-    min_cohort_change: int = 2
     max_attempts: int = 3
     noise: str = "scale+offset"
     groups: int = 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.participation import ParticipationRecord, Spent
+from veilsum.protocol.machines.participation import COHORTS_COMPARED, ParticipationRecord, Spent
 from veilsum.protocol.wire.messages import Stamp
 
 NAMES = tuple(PartyId(f"p{number}") for number in range(5))
@@ -106,3 +106,35 @@ def test_a_round_that_was_spent_without_a_cohort_is_never_repeated() -> None:
     for refused in (record.require_repeatable, record.require_same_cohort):
         with pytest.raises(Rejection):
             refused(3, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "exposed"),
+    [
+        ([], "abcdef", ""),
+        (["abcdef"], "abcdef", ""),
+        (["abcdef"], "abcde", "f"),
+        (["abcdef"], "abcd", "ef"),
+        (["abcdef"], "abc", ""),
+        (["abcdef", "abc"], "abcd", "def"),
+        (["abcdefgh", "abcdef"], "abcd", "efgh"),
+    ],
+)
+def test_parties_in_the_very_same_sums_hide_each_other_if_they_are_enough(
+    earlier: list[str], now: str, exposed: str
+) -> None:
+    """With a minimum of three; a party that is missing once stands alone in the difference of two sums."""
+    record = ParticipationRecord()
+    for cohort in earlier:
+        record.remember(frozenset(map(PartyId, cohort)))
+    assert record.exposed_by(frozenset(map(PartyId, now)), 3) == tuple(exposed)
+
+
+def test_only_the_latest_different_cohorts_are_compared() -> None:
+    record = ParticipationRecord()
+    odd = frozenset(map(PartyId, "abcde"))
+    record.remember(odd)
+    for index in range(COHORTS_COMPARED):
+        record.remember(frozenset(map(PartyId, ("x", "y", "z", f"p{index}"))))
+    assert odd not in record.cohorts
+    assert len(record.cohorts) == COHORTS_COMPARED

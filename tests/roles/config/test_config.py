@@ -73,7 +73,6 @@ OTHER: dict[str, Any] = {
     "schedule": "fedavg",
     "weights": "bucketed",
     "differencing": "refuse",
-    "min_cohort_change": 3,
     "max_attempts": 5,
     "noise": "scale",
     "groups": 3,
