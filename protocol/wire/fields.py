@@ -32,7 +32,7 @@ from veilsum.protocol.wire.defects import InvalidField, WireDefect, WireError
 
 Tensor: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-TENSOR_DTYPES: Final = ("|u1", "<u4", "<u8", "<f4", "<f8")
+TENSOR_DTYPES: Final = ("|u1", "<u2", "<u4", "<u8", "<f4", "<f8")
 """Words of the two rings, plain floats, and octets for sealed vectors that are too large for `bytes`."""
 
 MAX_INTEGER: Final = 2**64 - 1
