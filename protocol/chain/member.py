@@ -181,7 +181,7 @@ class ChainMember:
             expected = certificate.ballot.after
         else:
             expected = given.claimed
-        if state.hash != expected:
+        if state.hash != expected or given.claimed not in (b"", state.hash):
             raise Rejection(
                 AbortReason.WRONG_MODEL, f"the state offered at position {position} is not the certified one"
             )

@@ -3,6 +3,8 @@
     veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
     veilsum simulate --scheme masked --parties 8 --drop 2@upload --task digits
     veilsum simulate --scheme masked --faults drop=0.1,duplicate=0.1,reorder=0.2 --task vectors:1000
+    veilsum simulate --scheme masked --parties 8 --lie server:shift --task vectors:1000
+    veilsum simulate --lie list
     veilsum simulate fed/federation.toml --json out.json
 
 A task, scheme or defence that FILE names as code of its own is loaded, so simulate only files that you would run.
@@ -10,6 +12,11 @@ A task, scheme or defence that FILE names as code of its own is loaded, so simul
 Everything follows from --seed: data split, initial model, batches, faults and who is lost. The table has one line
 per round; below it stand the final metric beside the compared run, the cost against plain FedAvg, and what each role
 saw. A run that ends without all its rounds exits with 1 and says why.
+
+With --lie a party breaks the protocol in the way that the name says, and all others are honest. The table then has one
+line for each thing that an honest party noticed; below it stand whom they named, which rounds they committed, and how
+many of these commits are not what the members' updates add up to. Such a run exits with 0, however it ends, and with 2
+if there is no such lie or it makes no sense in the scheme (specs/lies.md).
 """
 
 from __future__ import annotations
@@ -42,18 +49,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("plain", "central", "standalone"),
         help="also run plain FedAvg, one model on the pooled data, or each party alone",
     )
+    group.add_argument(
+        "--lie",
+        metavar="NAME",
+        help="let a party lie in this way, and show what the others noticed; `--lie list` shows all names",
+    )
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.machines.scheme import starting_warnings
     from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.simulations.lies.registry import LISTED
+    from veilsum.simulations.lies.report import describe_lies, list_lies
     from veilsum.simulations.run.report import describe
     from veilsum.simulations.run.simulate import simulate
 
+    if args.lie == LISTED:
+        publish(describe_lies(), {"lies": list_lies()}, args.json)
+        return 0
     base = FederationConfig.from_toml(args.file, run_code=True) if args.file else None
     config = config_from_arguments(args, base)
-    result = simulate(config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True)
+    result = simulate(
+        config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True, lie=args.lie
+    )
     federation = result.federation
     for text in (
         *starting_warnings(federation.scheme, federation.parameters),
@@ -62,4 +81,6 @@ def run(args: argparse.Namespace) -> int:
     ):
         sys.stderr.write(f"note: {text}\n")
     publish(describe(result), result.figures(), args.json)
+    if result.lie is not None:
+        return 0
     return 1 if result.failed is not None else 0

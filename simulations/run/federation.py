@@ -7,14 +7,14 @@ real roles refuse, so a run repeats bit for bit. What a restarted party still kn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 from veilsum.protocol.agreed.anchor import CHAIN_ID_BYTES, first_anchor
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.chain.state import hash_model
+from veilsum.protocol.chain.state import TakeStep, hash_model
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -57,6 +57,12 @@ class FederationInMemory:
     rules: MachineRules
     identities: Mapping[PartyId, Identity]
     entropy: SeededEntropy
+    own_rules: Mapping[PartyId, MachineRules] = field(default_factory=dict)
+    """Who goes by other rules than were agreed on: a liar."""
+
+    def rules_for(self, name: PartyId) -> MachineRules:
+        """What the machine of this party goes by."""
+        return self.own_rules.get(name, self.rules)
 
     def __repr__(self) -> str:
         count, dimension = len(self.roster.participants), self.parameters.dimension
@@ -140,11 +146,15 @@ class Federation(FederationInMemory):
         random = self.entropy.for_party(f"{name}/{state.life}")
         step = step_of(self.config, name, state, self.optimizer)
         parts = RoleParts(self.identities[name], random, step.apply, self.equipment[name], step.take)
-        return make_machine(self.scheme, self.rules, parts, state)
+        return make_machine(self.scheme, self.rules_for(name), parts, state)
 
     def server_step(self) -> ServerStep:
         """What makes the next model from a mean, as a server that has done no round yet."""
         return ServerStep(self.config.training_options(), self.optimizer)
+
+    def chain_step(self) -> TakeStep:
+        """What every party makes the next state of a chain with."""
+        return self.server_step().take
 
 
 def simulated_identities(

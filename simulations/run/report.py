@@ -24,6 +24,8 @@ NAMES_SHOWN = 8
 
 
 def describe(result: SimulationResult) -> str:
+    if result.lie is not None:
+        return result.lie.describe()
     config = result.federation.config
     title = f"{config.scheme}: {len(config.parties)} parties, task {config.task}, seed {config.seed}"
     plain = result.plain_bytes

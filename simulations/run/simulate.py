@@ -31,6 +31,10 @@ from veilsum.roles.learning.contract import headline, sha256_of
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
 from veilsum.roles.process.observer import Observers, RunObserver
+from veilsum.simulations.lies.lie import Lie
+from veilsum.simulations.lies.play import HonestCommits, LiePlay, rules_of_liars
+from veilsum.simulations.lies.registry import find_lie
+from veilsum.simulations.lies.report import LieReport
 from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.invariants import InvariantMonitor, SealRecorder
@@ -66,6 +70,8 @@ class SimulationResult:
     wall_s: float
     baseline: Baseline | None = None
     failed: RunFailed | None = None
+    lie: LieReport | None = None
+    """What became of the lie that was told in it, if one was."""
 
     def __repr__(self) -> str:
         config = self.federation.config
@@ -167,6 +173,7 @@ class SimulationResult:
             "total_cpu_s": self.protocol_cpu_s,
             "training_cpu_s": sum(node.training_cpu_s for node in self.simulation.nodes.values()),
             "wall_s": self.wall_s,
+            **(self.lie.figures() if self.lie is not None else {}),
         }
 
 
@@ -180,10 +187,13 @@ def simulate(
     verify: bool = True,
     progress: bool = False,
     engine: TrainingEngine | None = None,
+    lie: str | None = None,
 ) -> SimulationResult:
     """Run a federation in memory, on virtual time, from its configuration or the path of its federation.toml.
 
-    `engine` says where the parties train (simulations/run/engine.py); by default inline.
+    `engine` says where the parties train (simulations/run/engine.py); by default inline. `lie` is the name of one in
+    simulations/lies/registry.py: it is told among otherwise honest parties, and `lie` of the result says what they
+    noticed.
     """
     if not isinstance(config, FederationConfig):
         config = FederationConfig.from_toml(Path(config), run_code=True)
@@ -193,7 +203,8 @@ def simulate(
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
     engine = engine if engine is not None else InlineEngine()
-    result = _run(config, chosen, lost, initial_model, engine, verify=verify, progress=progress)
+    told = find_lie(lie) if lie is not None else None
+    result = _run(config, chosen, lost, initial_model, engine, told, verify=verify, progress=progress)
     still_there = sorted(name for name in lost if result.simulation.nodes[name].alive)
     if still_there:
         result.recorder.warnings.append(
@@ -228,14 +239,24 @@ def _run(
     lost: dict[PartyId, type[Message]],
     initial_model: Model | None,
     engine: TrainingEngine,
+    lie: type[Lie] | None = None,
     *,
     verify: bool,
     progress: bool,
 ) -> SimulationResult:
     federation = Federation.build(config, initial_model)
-    recorder, shown = Recorder(federation, verify), Progress(config.scheme, config.rounds)
-    told = [InvariantMonitor(), recorder, *([RoundProgress(shown)] if progress else [])]
+    play = None
+    if lie is not None:
+        federation = replace(federation, own_rules=rules_of_liars(lie, federation))
+        play = LiePlay(lie, federation, lambda name: simulation.nodes[name].machine)
+    recorder = Recorder(federation, verify and play is None)
+    shown = Progress(config.scheme, config.rounds)
+    told: list[RunObserver] = [InvariantMonitor(server_lies=play is not None), recorder]
+    if play is not None:
+        told = [HonestCommits(one, play.liars.names) for one in told] + [play]
+    told += [RoundProgress(shown)] if progress else []
     simulation = Simulation(federation, faults, lost, Observers(told), engine=engine)
+    simulation.instead_of = play.instead_of if play is not None else None
     started = time.monotonic()
     seals = SealRecorder()
     with watch_seals(seals):
@@ -244,7 +265,10 @@ def _run(
     shown.close()
     ended = simulation.server.ended
     failed = ended if isinstance(ended, RunFailed) else None
-    return SimulationResult(federation, recorder, simulation, time.monotonic() - started, failed=failed)
+    report = play.report(simulation.refusals, simulation.endings) if play is not None else None
+    return SimulationResult(
+        federation, recorder, simulation, time.monotonic() - started, failed=failed, lie=report
+    )
 
 
 def _baseline(

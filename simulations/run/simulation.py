@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -42,6 +42,7 @@ from veilsum.transport.memory.network import (
 )
 
 Outcome = TypeVar("Outcome")
+InsteadOf: TypeAlias = Callable[[PartyId, PartyId, Message], list[Message]]
 
 
 @dataclass(repr=False)
@@ -85,6 +86,7 @@ class RefusedDelivery:
     time: float
     party: PartyId
     error: ProtocolError
+    message: Message | None = None
 
 
 class Network(Protocol):
@@ -109,6 +111,8 @@ class Simulation:
     """How messages travel; by default the virtual network with these faults."""
     engine: TrainingEngine = field(default_factory=InlineEngine)
     """Where the parties train."""
+    instead_of: InsteadOf | None = None
+    """Says what travels in place of what a machine sends."""
     time_limit_s: float = 10 * 24 * 3600.0
 
     def __repr__(self) -> str:
@@ -153,6 +157,11 @@ class Simulation:
             self.now = due
             for event in self._network.pop_due(due):
                 self._happen(event)
+
+    @property
+    def endings(self) -> dict[PartyId, Ended]:
+        """How the run ended, for each party for which it did."""
+        return {name: node.ended for name, node in self.nodes.items() if node.ended is not None}
 
     def _start(self, node: Node) -> None:
         self.observer.began(self.now, node.name, node.machine)
@@ -234,7 +243,7 @@ class Simulation:
                 case Transmit():
                     self._send(node, action.receivers, action.message)
                 case Refused():
-                    self.refusals.append(RefusedDelivery(self.now, node.name, action.error))
+                    self.refusals.append(RefusedDelivery(self.now, node.name, action.error, action.message))
                 case WorkRequested():
                     self._work(node, action)
                 case TrainingRequested():
@@ -244,6 +253,20 @@ class Simulation:
         if node.lost_before is not None and type(message) is node.lost_before:
             node.alive = False
             return
+        for chosen, travelling in self._travelling(node.name, receivers, message):
+            self._transmit(node, chosen, travelling)
+
+    def _travelling(
+        self, sender: PartyId, receivers: list[PartyId], message: Message
+    ) -> Iterator[tuple[list[PartyId], Message]]:
+        if self.instead_of is None:
+            yield receivers, message
+            return
+        for receiver in receivers:
+            for told in self.instead_of(sender, receiver, message):
+                yield [receiver], told
+
+    def _transmit(self, node: Node, receivers: list[PartyId], message: Message) -> None:
         envelopes = node.codec.seal(receivers, message, node.machine.phase.value)
         arriving = memoryview(join(envelopes[0].body.buffers))
         for receiver, envelope in zip(receivers, envelopes, strict=True):

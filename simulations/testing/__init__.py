@@ -8,6 +8,7 @@ from __future__ import annotations
 from veilsum.simulations.run.invariants import InvariantViolated
 from veilsum.simulations.testing.federation import MarkedLearner, TableFederation
 from veilsum.simulations.testing.invariants import check_invariants
+from veilsum.simulations.testing.lying import ToldLie, tell_lie
 from veilsum.simulations.testing.message_strategies import message_strategy, party_ids, record_strategy
 from veilsum.simulations.testing.perturbation import TableLearner
 from veilsum.simulations.testing.reference import Reference
@@ -40,6 +41,7 @@ __all__ = [
     "TableJob",
     "TableLearner",
     "Tamper",
+    "ToldLie",
     "Trace",
     "check_invariants",
     "graph_policies",
@@ -52,4 +54,5 @@ __all__ = [
     "rounds_under_faults",
     "schedules",
     "table_settings",
+    "tell_lie",
 ]

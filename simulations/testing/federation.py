@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Parameters, Timing, Weights
 from veilsum.protocol.agreed.threat import HONEST_IN_A_SUM, Threat, tolerated_colluders
+from veilsum.protocol.chain.state import TakeStep
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.graphs.policy import parse_graph
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
@@ -79,7 +80,7 @@ class TableFederation(FederationInMemory):
     ) -> ServerMachine | ParticipantMachine:
         """A machine that starts from what the party has on disk."""
         parts = RoleParts(self.identities[name], random, self.apply, self.equipment_of(name))
-        return make_machine(self.scheme, self.rules, parts, state)
+        return make_machine(self.scheme, self.rules_for(name), parts, state)
 
     @property
     def participants(self) -> tuple[PartyId, ...]:
@@ -88,6 +89,10 @@ class TableFederation(FederationInMemory):
     @property
     def initial_model(self) -> Model:
         return _first_model(self.parameters.dimension)
+
+    def chain_step(self) -> TakeStep:
+        """What every party makes the next state of a chain with; it remembers nothing."""
+        return lambda model, memory, mean, position: (self.apply(model, mean, position), memory)
 
     def apply(self, model: Model, mean: NDArray[np.float64] | None, round_number: int) -> Model:
         if mean is None:

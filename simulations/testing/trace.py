@@ -54,6 +54,15 @@ class Refusal:
     flight: InFlight
     error: RemoteProtocolError
 
+    @property
+    def party(self) -> PartyId:
+        """Who refused it."""
+        return self.flight.receiver
+
+    @property
+    def message(self) -> Message:
+        return self.flight.message
+
 
 @dataclass(frozen=True)
 class KeyUse:
