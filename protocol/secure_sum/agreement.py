@@ -179,4 +179,14 @@ def unopened(error: ProtocolError, survivors: Set[PartyId], named: tuple[PartyNa
     detail = "dealt shares that rebuild another secret than it promised"
     lied = (PartyNamed(dealer, AbortReason.BAD_SHARE, detail) for dealer in dealers)
     failed = failure_of(error, repeatable=bool(dealers) and survivors.isdisjoint(dealers))
+    if failed.reason is AbortReason.CHECK_FAILED:
+        failed = replace(failed, detail=f"{failed.detail}: {spoiled(tuple(sorted(survivors)))}")
     return replace(failed, named=(*named, *lied))
+
+
+def spoiled(cohort: tuple[PartyId, ...]) -> str:
+    """What is told of a sum that fails its checks: the masks hide who spoiled it."""
+    return (
+        f"one of {', '.join(cohort[:10])} spoiled the sum, and the masks hide who; nothing was committed: the "
+        "organiser goes on with `veilsum roster checkpoint`, with or without an eviction"
+    )

@@ -33,6 +33,7 @@ from veilsum.protocol.machines.decisions import VoteCast
 from veilsum.protocol.machines.events import DecisionMade, Event, Send, WorkRequested
 from veilsum.protocol.machines.session import RoundClosed
 from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.secure_sum.agreement import spoiled
 from veilsum.protocol.secure_sum.verification import TAG_WORDS, AttemptTags, upload_length
 from veilsum.protocol.wire.messages import Length, Message, Stamp, Tensor, message
 
@@ -206,11 +207,3 @@ def uncertified(
     missing = ", ".join(silent[:10])
     detail = f"{found} parties voted for the result, {needed} are needed; missing: {missing}"
     return Failed(AbortReason.TIMED_OUT, silent[0] if silent else "", detail)
-
-
-def spoiled(cohort: tuple[PartyId, ...]) -> str:
-    """What is told of a sum that fails its checks: the masks hide who spoiled it."""
-    return (
-        f"one of {', '.join(cohort[:10])} spoiled the sum, and the masks hide who; nothing was committed: the "
-        "organiser goes on with `veilsum roster checkpoint`, with or without an eviction"
-    )

@@ -125,16 +125,16 @@ def lying_seeds(table: Table, common: int, share: int) -> None:
 
 @pytest.mark.parametrize("scheme", PEERS)
 def test_different_common_seeds_for_different_peers_end_the_session(scheme: str) -> None:
-    """The group key comes from every common seed: p1 holds another than the rest, and is left out of the next session."""
+    """The group key comes from every common seed: p1 has another than the rest, and is left out next."""
     table = lying_table(scheme, 5)
     lying_seeds(table, common=32, share=0)
     table.run()
     assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.WRONG_MODEL]
     assert {message.stamp.attempt for message in messages(table, MaskedInput)} == {1}
     rest = tuple(name for name in table.participants if name != P1)
-    assert {name: [one.members for one in told(table, name).commits] for name in rest} == dict.fromkeys(
-        rest, [rest]
-    )
+    assert {name: [one.members for one in told(table, name).commits] for name in rest} == {
+        name: [rest] for name in rest
+    }
 
 
 @pytest.mark.parametrize("scheme", PEERS)
