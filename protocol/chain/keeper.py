@@ -8,7 +8,7 @@ Implements specs/chain.md, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from veilsum.protocol.chain.member import ChainTerms
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
@@ -90,9 +90,9 @@ class ChainKeeper:
         proved = certificate.position if certificate is not None else 0
         return max(proved, self.terms.anchor.position, self.record.position)
 
-    def missing_voters(self, positions: Mapping[PartyId, int]) -> tuple[PartyId, ...]:
-        """Whom a session with these parties lacks, at the newest certified position."""
-        return self.terms.missing_voters(self.newest_position(), self.certified(), positions)
+    def missing_voters(self, voting: Collection[PartyId]) -> tuple[PartyId, ...]:
+        """Whom a session lacks at the newest certified position, if these vote in it."""
+        return self.terms.missing_voters(self.newest_position(), self.certified(), voting)
 
     def point(self) -> ChainPoint:
         electorate = self.terms.electorate(self.record.position, self.record.certificate)

@@ -9,7 +9,7 @@ Implements specs/chain.md, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from veilsum.protocol.agreed.anchor import Anchor
@@ -71,24 +71,15 @@ class ChainTerms:
         return electorate_at(self.anchor, position, certificate)
 
     def missing_voters(
-        self, position: int, certificate: Certificate | None, positions: Mapping[PartyId, int]
+        self, position: int, certificate: Certificate | None, voting: Collection[PartyId]
     ) -> tuple[PartyId, ...]:
-        """Whom a session at this position lacks, if those in it, by the positions they claim, could certify nothing.
-
-        Whoever voted for the position has its state, even if it has not heard yet that the vote was won.
-        """
+        """Whom a session at this position lacks, if those in it who say that they vote there could certify nothing."""
         if not self.certifies:
             return ()
         electorate = self.electorate(position, certificate)
-        won = certificate.signatures if certificate is not None and certificate.position == position else {}
-        ready = {
-            name
-            for name in electorate
-            if positions.get(name) == position or (name in won and positions.get(name) == position - 1)
-        }
-        if len(ready) >= self.parameters.threshold_of(len(electorate)):
-            return ()
-        return tuple(name for name in electorate if name not in ready)
+        missing = tuple(name for name in electorate if name not in voting)
+        enough = len(electorate) - len(missing) >= self.parameters.threshold_of(len(electorate))
+        return () if enough else missing
 
 
 @dataclass(frozen=True)
@@ -116,7 +107,7 @@ class ChainMember:
         return self.record.position
 
     def consider_session(
-        self, position: int, certificate: Certificate | None, positions: Mapping[PartyId, int]
+        self, position: int, certificate: Certificate | None, voting: Collection[PartyId]
     ) -> ChainRecord | None:
         """Refuse a session at the wrong position. Returns our record, moved on, if it says that our vote was won."""
         if position < self.position:
@@ -126,30 +117,34 @@ class ChainMember:
         if position > self.position:
             self.terms.require_supported(position, certificate)
         known = certificate if position > self.position else self.record.certificate
-        missing = self.terms.missing_voters(position, known, positions)
+        missing = self.terms.missing_voters(position, known, voting)
         if missing:
             raise Rejection(
                 AbortReason.NO_QUORUM,
                 f"too few of those who vote at position {position} are here; missing: {', '.join(missing[:10])}",
             )
         self._ahead = certificate if position > self.position else None
-        return self._won(certificate) if position == self.position + 1 else None
+        return self.won(position, certificate)
 
     @property
     def ahead(self) -> Certificate | None:
         """What proves the position of the session, where it is beyond ours."""
         return self._ahead
 
-    def _won(self, certificate: Certificate | None) -> ChainRecord | None:
+    def won(self, position: int, certificate: Certificate | None) -> ChainRecord | None:
+        """Our record, moved on to the state that we voted for, if the certificate is for that; else None."""
         after = self.record.next_state
-        if after is None or certificate is None or certificate.ballot.after != after.hash:
+        if after is None or certificate is None or position != after.position:
+            return None
+        self.terms.require_supported(position, certificate)
+        if certificate.ballot.after != after.hash:
             return None
         self._ahead = None
         return self.record.advanced(after, certificate, took_part=True)
 
-    def missing_here(self, positions: Mapping[PartyId, int]) -> tuple[PartyId, ...]:
+    def missing_here(self, voting: Collection[PartyId]) -> tuple[PartyId, ...]:
         """Whom a cohort at our position lacks to certify anything."""
-        return self.terms.missing_voters(self.position, self.record.certificate, positions)
+        return self.terms.missing_voters(self.position, self.record.certificate, voting)
 
     def require_position(self, position: int) -> None:
         """Refuse a round at another position than ours."""

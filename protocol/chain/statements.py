@@ -110,7 +110,8 @@ class PositionRules:
             case AwaitStatements(missing=missing, needed=needed):
                 why = f"{needed} more of {_names(missing)} must say which list they signed before"
             case AwaitMembers(missing=missing):
-                why = f"its sum can be repeated by the same parties only: {_names(missing)} is missing"
+                why = f"its sum can be repeated by the same parties only: {_names(missing)} is missing; if "
+                why += "that is for good, the organiser goes on with a checkpoint"
             case SitOut(named_by=named_by):
                 why = f"{_names(named_by)} saw us give an update that we lost"
             case PositionLost(lists=lists, forgetful=forgetful):

@@ -15,7 +15,7 @@ from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules
 from veilsum.protocol.chain.votes import Certificate
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Failed, SumRules
+from veilsum.protocol.machines.attempt import Failed, SumRules, failure_of
 from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme
@@ -28,6 +28,8 @@ from veilsum.protocol.machines.session import (
     SessionOpened,
     require_model_shape,
     require_no_model,
+    statements_among,
+    voters_among,
 )
 
 
@@ -72,12 +74,14 @@ class ParticipantOnChain(SumRules):
         If our vote was won while we were away, the state that it was for is ours.
         """
         position = opened.stamp.round
-        won = self._member.consider_session(position, opened.certificate, session.voting_positions)
+        won = self._member.consider_session(position, opened.certificate, session.voters(position))
         self._session, self._rules, self._began_at = session, None, position
         if self._member.terms.certifies:
             self._rules = PositionRules.of(self._me, self._parameters, session.statements(position))
-        if won is None:
-            return []
+        return [] if won is None else self._take_won(won)
+
+    def _take_won(self, won: ChainRecord) -> list[Event]:
+        """The state that we voted for is certified: the round is ours."""
         self._member.record, certificate = won, won.certificate
         assert certificate is not None
         members = certificate.ballot.survivors
@@ -98,9 +102,14 @@ class ParticipantOnChain(SumRules):
         return self._adopt(opened, self._member.ahead)
 
     def take_parting_state(self, farewell: Farewell) -> list[Event]:
-        """The last state, if the server has it for us and we lack it."""
-        behind = farewell.stamp.round > self.record.position
-        if not self._server_gives or not behind or not len(farewell.model):
+        """The last state, if we lack it: the one that we voted for, or else what the server has for us."""
+        position = farewell.stamp.round
+        if not self._server_gives or position <= self.record.position:
+            return []
+        won = self._member.won(position, farewell.certificate)
+        if won is not None:
+            return self._take_won(won)
+        if not len(farewell.model):
             return []
         return self._adopt(farewell, farewell.certificate)
 
@@ -127,10 +136,8 @@ class ParticipantOnChain(SumRules):
         if self._session is None:
             return
         here = self.record.position
-        known = self._session.voting_positions
-        first = here == self._began_at
-        voting = {name: known.get(name, -1) if first else here for name in cohort}
-        missing = self._member.missing_here(voting)
+        known = self._session.voters(here) if here == self._began_at else frozenset(cohort)
+        missing = self._member.missing_here(known.intersection(cohort))
         if missing:
             raise Rejection(
                 AbortReason.NO_QUORUM,
@@ -176,15 +183,30 @@ class ServerOnChain:
 
     def no_quorum(self, hellos: Mapping[PartyId, HelloRecord]) -> Failed | None:
         """Why those who are here could certify nothing, if so."""
-        voting = {name: hello.rounds_done for name, hello in hellos.items() if not hello.fresh}
-        missing = self._keeper.missing_voters(voting)
+        keeper, position = self._keeper, self._keeper.newest_position()
+        voting = voters_among(hellos, position)
+        missing = keeper.missing_voters(voting)
         if not missing:
-            return None
+            barred = self._barred(hellos, position)
+            return next(iter(barred.values())) if keeper.missing_voters(voting - barred.keys()) else None
         detail = (
             f"too few of those who vote on the next model are here; missing: {', '.join(missing[:10])}; if they do not "
             "come back, the organiser goes on with a checkpoint"
         )
         return Failed(AbortReason.NO_QUORUM, detail=detail)
+
+    def _barred(self, hellos: Mapping[PartyId, HelloRecord], position: int) -> dict[PartyId, Failed]:
+        """Who of these will not give its update, by what all of them say of earlier attempts, and why."""
+        if not any(hello.attempts and hello.rounds_done == position for hello in hellos.values()):
+            return {}
+        parameters, said = self._keeper.terms.parameters, statements_among(hellos, position)
+        barred = {}
+        for name in hellos:
+            try:
+                PositionRules.of(name, parameters, said).require_upload(position)
+            except Rejection as refusal:
+                barred[name] = failure_of(refusal)
+        return barred
 
     def catch_up(self) -> list[Event]:
         """Go to the newest position that the hellos prove; a round that was certified without us is committed now."""

@@ -43,15 +43,15 @@ class Parting:
     def farewell(
         self, stamp: Stamp, failed: Failed | None, held: Model | None, *, lacks_it: bool
     ) -> Farewell:
-        """The end, with the model that the server holds; one that has the last state of a chain is sent none."""
+        """The end, with the model that the server holds; one that has the last state is sent its proof alone."""
         reason, detail = ("", "") if failed is None else (failed.reason.value, failed.detail)
         told = stamp, failed is None, reason, detail[:_LONGEST_DETAIL]
         model = self._model_to_keep(held, completed=failed is None)
         if self._chain is None or not len(model):
             return Farewell(*told, model)
-        if not lacks_it:
-            return Farewell(*told, nothing())
         record, state = self._chain.record, self._chain.point().state
+        if not lacks_it:
+            return Farewell(*told, nothing(), certificate=record.certificate)
         memory = np.frombuffer(state.memory, dtype=np.uint8)
         return Farewell(*told, state.model, memory, state.before, record.certificate)
 

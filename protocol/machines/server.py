@@ -105,7 +105,7 @@ class ServerMachine:
         return self._machine
 
     def start(self, now: float) -> list[Event]:
-        if self.rounds_done >= self._rules.rounds:
+        if self.rounds_done >= self._rules.rounds and not self._peers_hold_chain:
             return self._finish("start")
         return self._open("start", now)
 
@@ -212,7 +212,7 @@ class ServerMachine:
         if self._chain is not None:
             self._chain.admit(sender, hello)
         self._hellos[sender] = hello.hello
-        if self._too_few_here() is None and self._expected & self._welcome <= self._hellos.keys():
+        if self._expected & self._welcome <= self._hellos.keys() and self._too_few_here() is None:
             return self._close_opening(Hello, now)
         return []
 
@@ -242,16 +242,25 @@ class ServerMachine:
         return None if self._chain is None else self._chain.no_quorum(self._hellos)
 
     def _close_opening(self, trigger: Trigger, now: float) -> list[Event]:
-        too_few = self._too_few_here()
-        if too_few is not None:
-            return self._abandon(trigger, too_few)
         try:
             events = self._catch_up()
         except Rejection as problem:
             return self._abandon(trigger, failure_of(problem))
-        if self.rounds_done >= self._rules.rounds:
+        if self.rounds_done >= self._rules.rounds and not self._peers_lack_state():
             return events + self._finish(trigger)
+        too_few = self._too_few_here()
+        if too_few is not None:
+            return events + self._abandon(trigger, too_few)
         return events + self._begin_session(trigger, now)
+
+    def _peers_lack_state(self) -> bool:
+        """Whether one that is here lacks the last state, which the server does not hold: a set-up hands it over."""
+        behind = any(hello.rounds_done < self.rounds_done for hello in self._hellos.values())
+        return behind and self._peers_hold_chain and self._too_few_here() is None
+
+    @property
+    def _peers_hold_chain(self) -> bool:
+        return self._chain is not None and not self._scheme.server_holds_model
 
     def _catch_up(self) -> list[Event]:
         """The chain may be certified beyond what we knew: go on from there."""
@@ -319,7 +328,8 @@ class ServerMachine:
             case Failed() as failed:
                 return events + self._retry(failed, now)
             case Prepared():
-                return events + self._begin_round("outcome", now)
+                going_on = self.rounds_done < self._rules.rounds
+                return events + (self._begin_round("outcome", now) if going_on else self._finish("outcome"))
 
     def _commit(self, outcome: Committed, now: float) -> list[Event]:
         assert self.session is not None
@@ -368,7 +378,8 @@ class ServerMachine:
         self.attempt += 1
         self._failures += 1
         if not failed.repeatable or self._failures >= self._rules.parameters.max_attempts:
-            return events + self._abandon("outcome", failed)
+            complete = self.rounds_done >= self._rules.rounds
+            return events + (self._finish("outcome") if complete else self._abandon("outcome", failed))
         present = frozenset(self.session.members) - frozenset(failed.missing) - self._lost
         wanted = present | self._knocking | (self._record.cohort_of(self.rounds_done) or frozenset())
         enough = len(wanted) >= self._rules.parameters.min_parties
@@ -384,8 +395,8 @@ class ServerMachine:
         self._move(trigger, ServerPhase.FINISHING)
         self._machine = None
         short, whole = self._farewell(lacks_it=False), self._farewell(lacks_it=True)
-        everyone = self._rules.roster.participants
-        events: list[Event] = [Send(name, short if name in self._holding else whole) for name in everyone]
+        everyone, holding = self._rules.roster.participants, self._holding - self._knocking
+        events: list[Event] = [Send(name, short if name in holding else whole) for name in everyone]
         if self._failed is None:
             events.append(RunFinished(self.rounds_done, self.model))
         return events

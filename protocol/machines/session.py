@@ -54,9 +54,23 @@ class HelloRecord:
     attempts: tuple[EnteredAttempt, ...] = ()
 
     def statement(self, sender: PartyId, position: int) -> PositionStatement:
-        """What it says of a position; one that is not there says that it was in no attempt."""
+        """What it says of a position: one that is not there was in no attempt, if it has not lost its disk.
+
+        One that is behind, and shows no attempt where it stands either, cannot be told from one that lost it.
+        """
         here = self.attempts if self.rounds_done == position else ()
-        return PositionStatement(sender, tuple(one.described(position) for one in here), self.fresh)
+        blank = self.rounds_done != position and not self.attempts
+        said = tuple(one.described(position) for one in here)
+        return PositionStatement(sender, said, self.fresh or blank)
+
+    def votes_at(self, position: int) -> bool:
+        """Whether it has a vote there, once it has the state.
+
+        One position further it has one if it gave its update here, and the certificate names it.
+        """
+        if self.rounds_done == position:
+            return not self.fresh
+        return self.rounds_done == position - 1 and any(one.uploaded for one in self.attempts)
 
 
 @message("session.knock")
@@ -165,14 +179,13 @@ class Session:
         """How many rounds each member says it has done."""
         return {name: hello.rounds_done for name, hello in self.hellos.items()}
 
-    @property
-    def voting_positions(self) -> dict[PartyId, int]:
-        """The same of those who have a vote there."""
-        return {name: hello.rounds_done for name, hello in self.hellos.items() if not hello.fresh}
+    def voters(self, position: int) -> frozenset[PartyId]:
+        """Members that say they have a vote there, if they are of its electorate."""
+        return voters_among(self.hellos, position)
 
     def statements(self, position: int) -> dict[PartyId, PositionStatement]:
         """What the members say they did at a position before."""
-        return {name: hello.statement(name, position) for name, hello in self.hellos.items()}
+        return statements_among(self.hellos, position)
 
     def require_member(self, name: str) -> PartyId:
         if name not in self.hellos:
@@ -259,6 +272,17 @@ class SessionTerms:
             for name in hellos:
                 session.box_key_of(name)
         return session
+
+
+def voters_among(hellos: Mapping[PartyId, HelloRecord], position: int) -> frozenset[PartyId]:
+    return frozenset(name for name, hello in hellos.items() if hello.votes_at(position))
+
+
+def statements_among(
+    hellos: Mapping[PartyId, HelloRecord], position: int
+) -> dict[PartyId, PositionStatement]:
+    """What these say they did at a position before."""
+    return {name: hello.statement(name, position) for name, hello in hellos.items()}
 
 
 def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:

@@ -155,6 +155,7 @@ class ResultVotes:
         point = context.point
         ballot = point.ballot(after, survivors)
         self._count = VoteCount(point.chain, context.roster, context.parameters, ballot)
+        self._electors = set(survivors).intersection(point.electorate)
         self._voters: set[PartyId] = set()
         self._refusals: dict[PartyId, AbortReason] = {}
 
@@ -180,13 +181,15 @@ class ResultVotes:
             self._refusals[party] = found
 
     def silent(self, awaited: set[PartyId]) -> set[PartyId]:
-        return (awaited & set(self._survivors)) - self._voters - self._refusals.keys()
+        """Whose vote is due; one that was given the state may have none, and is waited for only if it is needed."""
+        due = (awaited & self._electors) - self._voters - self._refusals.keys()
+        return due if self._count.certificate is None else due - self._context.behind
 
     def conclude(self, total: RingVector) -> Committed | Failed:
         """The certificate, or why there is none; a sum that enough parties found spoiled is not repeated."""
         point, after, survivors = self._context.point, self.after, self._survivors
         certificate = self._count.certificate
-        silent = tuple(name for name in survivors if name not in self._voters)
+        silent = tuple(sorted(self._electors - self._voters - self._context.behind))
         if certificate is None:
             return uncertified(self._context, self._count, silent, self._refusals)
         record = point.record.advanced(after, certificate)

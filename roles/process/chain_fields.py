@@ -1,4 +1,4 @@
-"""What a checkpoint says of the chain: numbers, votes and certificates; the states themselves are parts of their own.
+"""What a checkpoint says of the chain: numbers, votes, certificates, entered attempts; states are parts of their own.
 
 Implements specs/guide.md, section 6.
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.chain.votes import Ballot, Certificate, Vote
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
@@ -63,6 +64,44 @@ def unpack_chain(
     )
 
 
+def pack_attempts(entered: tuple[int, tuple[EnteredAttempt, ...]]) -> list[Any]:
+    """The attempts at one position that a party entered; hellos state them."""
+    position, attempts = entered
+    return [
+        position,
+        [
+            {
+                "session": one.session.hex(),
+                "attempt": one.attempt,
+                "members": list(one.members),
+                "uploaded": one.uploaded,
+                "released": list(one.released),
+                "voucher": one.voucher.hex(),
+            }
+            for one in attempts
+        ],
+    ]
+
+
+def unpack_attempts(fields: list[Any]) -> tuple[int, tuple[EnteredAttempt, ...]]:
+    position, attempts = fields
+    return int(position), tuple(
+        EnteredAttempt(
+            bytes.fromhex(one["session"]),
+            int(one["attempt"]),
+            _names(one["members"]),
+            bool(one["uploaded"]),
+            _names(one["released"]),
+            bytes.fromhex(one["voucher"]),
+        )
+        for one in attempts
+    )
+
+
+def _names(names: list[str]) -> tuple[PartyId, ...]:
+    return tuple(PartyId(name) for name in names)
+
+
 def _packed_state(state: ChainState | None) -> list[Any] | None:
     return (
         None
@@ -93,8 +132,8 @@ def _ballot(fields: Mapping[str, Any]) -> Ballot:
         int(fields["position"]),
         bytes.fromhex(fields["before"]),
         bytes.fromhex(fields["after"]),
-        tuple(PartyId(name) for name in fields["electorate"]),
-        tuple(PartyId(name) for name in fields["survivors"]),
+        _names(fields["electorate"]),
+        _names(fields["survivors"]),
     )
 
 

@@ -13,9 +13,9 @@ in the middle of a round must be durable before the next message and must not co
 
 The last three checkpoints and what belongs to them are kept. A newest one that is damaged is passed over with a
 warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
-have said so. One lost file can at most have opened a round; two can have opened it and uploaded in it, so after two
-the next round counts as spent even if the file that is left knows nothing of it. The serial number in the name grows
-for ever, damaged or not.
+have said so; and it has no vote at its position, unless it remembers which it cast. One lost file can at most have
+opened a round; two can have opened it and uploaded in it, so after two the next round counts as spent even if the file
+that is left knows nothing of it. The serial number in the name grows for ever, damaged or not.
 
 No key, mask or seed is ever in a checkpoint. The model is not public either, and with a defence the party's learner
 keeps `defence.state`, with its key, in the same folder (roles/learning/defences/keeping.py): the folder is closed to
@@ -33,7 +33,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,12 +44,18 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.participation import Given, ParticipationRecord, Spent
 from veilsum.roles.federation.private_files import make_private_folder, replace_private_file
-from veilsum.roles.process.chain_fields import chain_parts, pack_chain, unpack_chain
+from veilsum.roles.process.chain_fields import (
+    chain_parts,
+    pack_attempts,
+    pack_chain,
+    unpack_attempts,
+    unpack_chain,
+)
 from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
 _FORMAT = "veilsum checkpoint"
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
 _PART_NAME = re.compile(r"(model|memory|step|next-model|next-step)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 _LONGEST_FILE = 64 * 1024 * 1024
@@ -129,11 +135,17 @@ class StateFolder:
                 fields = _read_fields(path)
                 self._require_ours(path, fields)
                 saved = self._restore(fields)
+            except _OtherVersion as other:
+                raise CheckpointError(
+                    path,
+                    f"it has format {other}, and this version of veilsum reads and writes {_FORMAT_VERSION} only",
+                    "end the run with the version that wrote it, or begin a new one with --fresh",
+                ) from None
             except _Damaged as damage:
                 passed_over.append(f"{path.name} is damaged ({damage}) and was passed over")
                 continue
-            if len(passed_over) > 1 or (passed_over and saved.state.attempt > 0):
-                saved.state.record.spent[saved.state.rounds_done] = None
+            if passed_over:
+                _be_cautious(saved.state, len(passed_over))
             saved.passed_over = passed_over
             return saved
         raise CheckpointError(
@@ -200,6 +212,7 @@ class StateFolder:
             "attempt": state.attempt,
             "spent": [_packed(number, spent) for number, spent in sorted(state.record.spent.items())],
             "given": _packed_updates(state.record.given),
+            "entered": pack_attempts(state.record.entered),
             "chain": pack_chain(state.chain),
             "cohorts": [sorted(cohort) for cohort in state.record.cohorts],
             "parts": {kind: part for kind, (_, part) in self._parts.items()},
@@ -222,6 +235,7 @@ class StateFolder:
             [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
             dict(_unpacked(spent) for spent in fields["spent"]),
             _unpacked_updates(fields["given"]),
+            unpack_attempts(fields["entered"]),
         )
         parts, rounds_done = fields["parts"], fields["rounds_done"]
         values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
@@ -287,8 +301,20 @@ def _unpacked_updates(fields: list[Any]) -> Given:
     return Given(int(fields[0]), updates)
 
 
+def _be_cautious(state: PersistentState, lost: int) -> None:
+    """What the lost files may have said counts as said; one of them may have been a vote, and nobody votes twice."""
+    if lost > 1 or state.attempt > 0:
+        state.record.spent[state.rounds_done] = None
+    if state.chain is not None and state.chain.next_state is None:
+        state.chain = replace(state.chain, votes_here=False)
+
+
 class _Damaged(Exception):
     """A file is not what was written."""
+
+
+class _OtherVersion(_Damaged):
+    """A file is whole as far as one can tell, and of another version of the format."""
 
 
 def _encode(fields: Mapping[str, Any]) -> bytes:
@@ -306,10 +332,12 @@ def _read_fields(path: Path) -> dict[str, Any]:
             fields = json.loads(file.read(_LONGEST_FILE))
     except (OSError, ValueError, RecursionError) as error:
         raise _Damaged(type(error).__name__) from None
-    if not isinstance(fields, dict) or fields.pop("checksum", None) != _checksum(fields):
+    if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
+        raise _Damaged("it is no checkpoint")
+    if fields.get("format_version") != _FORMAT_VERSION:
+        raise _OtherVersion(str(fields.get("format_version"))[:20])
+    if fields.pop("checksum", None) != _checksum(fields):
         raise _Damaged("its checksum does not match")
-    if fields.get("format") != _FORMAT or fields.get("format_version") != _FORMAT_VERSION:
-        raise _Damaged("another format")
     return fields
 
 

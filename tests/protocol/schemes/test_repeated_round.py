@@ -180,8 +180,11 @@ def test_without_one_of_the_first_cohort_nobody_uploads_again(scheme: str) -> No
     table.run()
     check_invariants(table)
     assert sum(isinstance(one.message, MaskedInput) for one in table.trace.sent) == uploaded
-    assert isinstance(table.trace.endings[SERVER], RunFailed)
-    assert any(mentions(str(one.error), "p4") for one in table.trace.refusals)
+    ending = table.trace.endings[SERVER]
+    assert isinstance(ending, RunFailed)
+    assert ending.reason is AbortReason.DIFFERENCING
+    assert mentions(ending.detail, "p4")
+    assert mentions(ending.detail, "checkpoint")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import numpy as np
 import pytest
 
 from tests.support.refusals import refusal
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.votes import Ballot, Certificate, Vote
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.decisions import AttemptEntered, ResultStated, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import AttemptEntered, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, RoundFailed
 from veilsum.protocol.machines.participation import Given, Spent
 from veilsum.roles.process.checkpoint import KEPT, CheckpointError, StateFolder
@@ -22,6 +26,7 @@ from veilsum.roles.process.persistent_state import PersistentState
 
 ALICE, BOB, CAROL = (PartyId(name) for name in ("alice", "bob", "carol"))
 SETTINGS = bytes(32)
+CHAIN = bytes(range(16))
 
 
 def model(value: float) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -56,19 +61,83 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         RoundSpent(2, 1, frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL})),
     ):
         state.note(DecisionMade(decision))
-    state.note(DecisionMade(ResultStated(1, 1, b"\xab" * 32)))
     folder.save(state)
     folder.release()
     saved = open_folder(tmp_path / "state").load()
     assert saved.state.rounds_done == 2
     assert saved.state.attempt == 2
-    assert saved.state.record.stated == (1, b"\xab" * 32)
     assert saved.state.record.spent == {2: Spent(frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL}))}
     assert saved.state.record.given == Given(2, {b"\xcd" * 32: b"\xef" * 32})
     assert saved.state.record.cohorts == [frozenset({ALICE, BOB})]
     assert saved.state.model is not None
     assert saved.state.model.tobytes() == model(1).tobytes()
     assert not saved.passed_over
+
+
+def voted(position: int = 2) -> ChainRecord:
+    """A record with all that it can have."""
+    state = ChainState.of(CHAIN, position, b"\x01" * 32, model(1), b"memory")
+    after = ChainState.of(CHAIN, position + 1, state.hash, model(2), b"next")
+    ballot = Ballot(position + 1, state.hash, after.hash, (ALICE, BOB, CAROL), (ALICE, BOB))
+    certificate = Certificate(replace(ballot, position=position), {ALICE: b"\x02" * 64})
+    vote = Vote(ballot, b"\x03" * 64)
+    public = Vote(ballot.without_hashes(), b"\x04" * 64)
+    return ChainRecord(
+        position, state, certificate, certificate, public, vote, after, votes_here=False, anchor=b"\x05" * 32
+    )
+
+
+def test_chain_vote_and_entered_attempts_come_back(tmp_path: Path) -> None:
+    """A restarted party states the same attempts, casts no other vote and has the state that it voted for."""
+    folder, chain = filled(tmp_path / "state", 2), voted()
+    state = folder.load().state
+    for decision in (
+        AttemptEntered(2, 0, b"\x06" * 32, (ALICE, BOB, CAROL)),
+        UpdateGiven(2, 0, b"\xcd" * 32, b"\xef" * 32),
+        RoundSpent(2, 0, frozenset({ALICE, BOB}), frozenset({ALICE, BOB, CAROL})),
+        VoteCast(2, 0, chain),
+    ):
+        state.note(DecisionMade(decision))
+    state.model = chain.known_state.model
+    folder.save(state)
+    folder.release()
+    again = open_folder(tmp_path / "state").load().state
+    assert again.record == state.record
+    assert len(again.record.attempts_at(2)) == 1
+    kept = again.chain
+    assert kept is not None
+    for found, expected in ((kept.state, chain.state), (kept.next_state, chain.next_state)):
+        assert found is not None
+        assert expected is not None
+        assert found.model.tobytes() == expected.model.tobytes()
+        assert replace(found, model=expected.model) == expected
+    assert replace(kept, state=chain.state, next_state=chain.next_state) == chain
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_after_damage_a_party_has_no_vote_but_the_one_that_it_remembers(
+    tmp_path: Path, remembered: bool
+) -> None:
+    folder, chain = filled(tmp_path / "state", 2), replace(voted(), votes_here=True)
+    state = folder.load().state
+    state.chain = chain if remembered else replace(chain, vote=None, sealed_vote=None, next_state=None)
+    state.model = chain.known_state.model
+    folder.save(state)
+    folder.save(state)
+    max(folder.folder.glob("checkpoint-*")).write_bytes(b"")
+    kept = folder.load().state.chain
+    assert kept is not None
+    assert kept.votes_here is remembered
+
+
+def test_another_format_is_refused_with_a_way_on_and_nothing_is_changed(tmp_path: Path) -> None:
+    folder = filled(tmp_path / "state")
+    newest = max(folder.folder.glob("checkpoint-*"))
+    newest.write_text(newest.read_text().replace('"format_version": 5', '"format_version": 4'))
+    before = {path: path.read_bytes() for path in folder.folder.iterdir()}
+    with refusal(CheckpointError, "format", "--fresh", path=newest):
+        folder.load()
+    assert {path: path.read_bytes() for path in folder.folder.iterdir()} == before
 
 
 def test_three_checkpoints_and_their_models_are_kept_and_nobody_else_may_read_them(tmp_path: Path) -> None:
