@@ -60,6 +60,11 @@ STAYS = (
     ("simulations/audit/request.py", "plain", "the baseline that others are compared with"),
     ("simulations/audit/request.py", "idlg", "what a stage that every attack shares is asked for with"),
     ("simulations/audit/sweeps/everything.py", "plain masked mpc ampc", "what the experiment runs"),
+    (
+        "simulations/audit/sweeps/everything.py",
+        "imprint trap-weights sums-at-one-model sums-over-rounds",
+        "what it runs",
+    ),
     ("simulations/audit/sweeps/everything.py", "analytic dlg idlg inverting generative gmi", "what it runs"),
     (
         "simulations/audit/sweeps/everything.py",

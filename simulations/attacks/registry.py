@@ -11,6 +11,8 @@ import inspect
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.user_code import load_named, making
 from veilsum.simulations.attacks.attack import Attack
+from veilsum.simulations.attacks.crafted.imprint import Imprint
+from veilsum.simulations.attacks.crafted.trap import TrapWeights
 from veilsum.simulations.attacks.gradient.analytic import Analytic
 from veilsum.simulations.attacks.gradient.dlg import Dlg, Idlg
 from veilsum.simulations.attacks.gradient.generative import Generative
@@ -32,6 +34,7 @@ from veilsum.simulations.attacks.perturbation.members import PerturbedMembership
 from veilsum.simulations.attacks.perturbation.shared_mask import SharedMask
 from veilsum.simulations.attacks.perturbation.signs import Recognition
 from veilsum.simulations.attacks.perturbation.softmax import AskedSoftmax
+from veilsum.simulations.attacks.rounds.differencing import ExactDifferencing, RoundDifferencing
 from veilsum.simulations.attacks.rounds.repeated import DpAveraging, SketchRounds
 from veilsum.simulations.attacks.rounds.seeds import ReusedSeeds, WeakSeeds
 
@@ -62,6 +65,10 @@ _BUILT_IN: tuple[Attack, ...] = (
     PerturbedMembership(),
     ReusedSeeds(),
     WeakSeeds(),
+    Imprint(),
+    TrapWeights(),
+    ExactDifferencing(),
+    RoundDifferencing(),
 )
 ATTACKS = {one.name: one for one in _BUILT_IN}
 

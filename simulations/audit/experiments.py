@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from veilsum.simulations.attacks.attack import Attack, GradientInversion, ModelRecovery, SeriesInversion
+from veilsum.simulations.attacks.crafted.craft import CraftedGradients
 from veilsum.simulations.attacks.gradient.generative import Generative
 from veilsum.simulations.attacks.membership.membership import MembershipInference
 from veilsum.simulations.attacks.model.gmi import Gmi
@@ -24,7 +25,10 @@ from veilsum.simulations.attacks.perturbation.members import PerturbedMembership
 from veilsum.simulations.attacks.perturbation.shared_mask import SharedMask
 from veilsum.simulations.attacks.perturbation.signs import Recognition
 from veilsum.simulations.attacks.perturbation.softmax import AskedSoftmax
+from veilsum.simulations.attacks.rounds.differencing import ExactDifferencing, RoundDifferencing
 from veilsum.simulations.attacks.rounds.seeds import ReusedSeeds, WeakSeeds
+from veilsum.simulations.audit.lying.crafted import crafted_rows
+from veilsum.simulations.audit.lying.differencing import exact_rows, round_rows
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.findings import found_rows
 from veilsum.simulations.audit.rows.generators import generative_rows, gmi_rows
@@ -62,6 +66,9 @@ EXPERIMENTS: dict[type[Any], Callable[[Any, Request, Steps], Iterator[Row]]] = {
     PerturbedMembership: perturbation_membership_rows,
     ReusedSeeds: reused_rows,
     WeakSeeds: weak_rows,
+    CraftedGradients: crafted_rows,
+    ExactDifferencing: exact_rows,
+    RoundDifferencing: round_rows,
     Attack: found_rows,
 }
 

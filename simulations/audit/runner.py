@@ -23,6 +23,8 @@ class Outcome:
     interrupted: bool = False
     others: list[Any] = field(default_factory=list, repr=False)
     """What jobs other than requests gave, in their order."""
+    matrix: list[dict[str, str]] | None = None
+    """Who learns what, if it was condensed: a line for each adversary."""
 
     def figures(self) -> dict[str, Any]:
         return {
@@ -30,6 +32,7 @@ class Outcome:
             "rows": [row.figures() for row in self.rows],
             "verdicts": [vars(one) for one in verdicts(self.rows)],
             "warnings": [*warnings(self.rows), *self.notes],
+            **({"matrix": self.matrix} if self.matrix is not None else {}),
         }
 
 

@@ -25,7 +25,7 @@ from veilsum.roles.learning.factory import make_learner
 from veilsum.roles.learning.seeds import generator
 from veilsum.roles.learning.task import Array, Samples, Task
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.observer import Observers
+from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import View
 from veilsum.simulations.run.adversaries import members_of, view_recorder
@@ -90,15 +90,34 @@ class Played:
         return next(iter(self.learner.evaluate(model).values()))
 
 
-def play(
+@dataclass(frozen=True, eq=False)
+class Cast:
+    """A federation that is about to play, with what its parties hold and the recorders of what they see."""
+
+    federation: Federation
+    recorder: Recorder
+    views: ViewRecorder
+    truth: Mapping[str, Samples]
+    learner: Learner = field(repr=False)
+
+    @property
+    def observers(self) -> list[RunObserver]:
+        return [self.recorder, self.views]
+
+    def after(self) -> Played:
+        """What there is once it was played."""
+        return Played(self.federation.config, self.recorder, self.views, self.truth, self.learner)
+
+
+def cast(
     config: FederationConfig,
     images_per_party: int,
     draw: int = 0,
     model: Model | None = None,
     label_noise: float = 0.0,
     classes: Sequence[int] | None = None,
-) -> Played:
-    """Run the federation with `images_per_party` training images each, the draw-th such choice of the seed."""
+) -> Cast:
+    """A federation with `images_per_party` training images each, the draw-th such choice of the seed."""
     task = attackable_task(config)
     names = [PartyId(name) for name in config.parties]
     needed = images_per_party * len(names)
@@ -133,13 +152,28 @@ def play(
     # What a perturbing server begins with is its own; others know the model that follows from the seed.
     first = federation.learners[names[0]]
     public = first.initial_model() if federation.scheme.perturbs else None
-    recorder, views = Recorder(federation), view_recorder(federation, truth, outputs, public)
-    simulation = Simulation(federation, observer=Observers([InvariantMonitor(), recorder, views]))
-    simulation.run()
+    views = view_recorder(federation, truth, outputs, public)
+    held = {str(name): one for name, one in truth.items()}
+    return Cast(federation, Recorder(federation), views, held, first)
+
+
+def play(
+    config: FederationConfig,
+    images_per_party: int,
+    draw: int = 0,
+    model: Model | None = None,
+    label_noise: float = 0.0,
+    classes: Sequence[int] | None = None,
+) -> Played:
+    """Run the federation that `cast` makes of the same arguments."""
+    parties = cast(config, images_per_party, draw, model, label_noise, classes)
+    observer = Observers([InvariantMonitor(), *parties.observers])
+    Simulation(parties.federation, observer=observer).run()
+    recorder = parties.recorder
     if recorder.model is None or len(recorder.rounds) < config.rounds:
         reason = recorder.reason.value if recorder.reason is not None else "no round was committed"
         raise LocalProtocolError(f"the federation to be attacked did not finish: {reason}")
-    return Played(config, recorder, views, {str(name): one for name, one in truth.items()}, first)
+    return parties.after()
 
 
 def attackable_task(config: FederationConfig) -> Task:

@@ -13,7 +13,7 @@ from veilsum.simulations.audit.report.verdicts import verdicts
 from veilsum.simulations.audit.rows.row import Row, also, common_cells
 from veilsum.transport.printable import printable, printable_lines
 
-FIGURES, CURVES = "figures", "ppc"
+FIGURES, CURVES, MATRIX = "figures", "ppc", "matrix"
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -46,13 +46,13 @@ def figures(command: str, rows: Sequence[Row], models: Sequence[Sequence[str]], 
     """Verdicts, rows and the table of models, without anything that differs from machine to machine."""
     parts = [f"Made by `{command}`.", "### Verdicts"]
     parts.append(
-        _table(
+        markdown_table(
             ("scheme", "defence", "adversary", "verdict", "why"),
             [(one.scheme, one.defence, one.adversary, one.word, one.reason) for one in verdicts(rows)],
         )
     )
     parts.append("### Who hides and who recovers which model")
-    parts.append(_table(("scheme", "adversary", "another party's update", "global model"), models))
+    parts.append(markdown_table(("scheme", "adversary", "another party's update", "global model"), models))
     parts.append("### Rows")
     columns = (
         "scheme",
@@ -69,16 +69,24 @@ def figures(command: str, rows: Sequence[Row], models: Sequence[Sequence[str]], 
         "95 % CI",
         "also",
     )
-    parts.append(_table(columns, [_cells(row) for row in rows]))
+    parts.append(markdown_table(columns, [_cells(row) for row in rows]))
     parts += [f"- {note}" for note in notes]
     return "\n\n".join(parts)
+
+
+def table_in(path: Path, name: str) -> list[list[str]]:
+    """The cells of the table between the marks of a page, its heading first; the line below the heading is left out."""
+    begin, end = marks(name)
+    body = require_marks(path, name).read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
+    lines = [line.strip().strip("|").split("|") for line in body.splitlines() if line.startswith("|")]
+    return [[html.unescape(cell.strip()) for cell in line] for line in lines[:1] + lines[2:]]
 
 
 def curve_figures(command: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
     """Points and CAP of `veilsum audit ppc`."""
     parts = [f"Made by `{command}`."]
     for table in tables:
-        parts += [f"{table.title}.", _table(table.columns, table.rows)]
+        parts += [f"{table.title}.", markdown_table(table.columns, table.rows)]
     return "\n\n".join([*parts, *notes])
 
 
@@ -88,7 +96,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (*common_cells(row), interval, also(row))
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(_shown(cell) for cell in line)} |" for line in lines)
 

@@ -13,7 +13,7 @@ from veilsum.simulations.audit.rows.row import Row
 
 NO_ATTACK = "none fits"
 LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
-_REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED = 0.9, 0.2, 0.3, 1e-6
+_REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED, _LIKE = 0.9, 0.2, 0.3, 1e-6, 0.5
 _SUMS = ("aggregate", "others")
 
 
@@ -67,12 +67,25 @@ def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
         agreement = row.extra["agreement"]
         word = LEAKS if agreement > _REBUILT else PARTLY if agreement > _NEAR_CHANCE else HOLDS
         return word, f"{by}: agrees with the true model on {agreement:.2f}"
+    if "refused" in row.extra:
+        given = row.extra["updates_given"]
+        return (LEAKS if given else HOLDS), f"{by}: {row.note}"
+    if "update_error" in row.extra:
+        return _judge_difference(row, by)
     if row.success_rate is None:
         loss = row.extra.get("match_loss", 1.0)
         word = LEAKS if loss < _EXPLAINED else OPEN
         return word, f"{by}: the found images explain the gradient up to {loss:.1e}"
     rate = row.success_rate
     return (LEAKS if rate > 0.5 else HOLDS), f"{by}: succeeds in {rate:.2f}"
+
+
+def _judge_difference(row: Row, by: str) -> tuple[str, str]:
+    """An update that was found by subtracting: itself, something like it, or nothing of it."""
+    if row.success_rate:
+        return LEAKS, f"{by}: one party's update, {row.note}"
+    word = PARTLY if row.extra["correlation"] > _LIKE else HOLDS
+    return word, f"{by} on {row.target}: {row.note}"
 
 
 def _judge_images(row: Row, rows: Sequence[Row], by: str) -> tuple[str, str]:

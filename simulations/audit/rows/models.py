@@ -28,6 +28,7 @@ from veilsum.simulations.audit.sweeps.perturbed_models import predicts_alike, tr
 
 NOTE = "global model"
 EXACT = 1e-7
+HIDDEN, RECOVERS, PREDICTIONS = "hidden", "recovers", "its predictions"
 
 
 def model_rows(attack: ModelRecovery, request: Request, steps: Steps) -> Iterator[Row]:
@@ -74,7 +75,7 @@ def model_row(
 def hides_and_recovers(request: Request) -> Iterator[tuple[str, str, str, str]]:
     """AMPC's Table 1, measured: for each adversary whether it forms local and global models."""
     one = next(replace(request, rounds=2).stages())
-    for adversary in ("server", "client", "coalition", "broker"):
+    for adversary in ("server", "client", "coalition", "others", "broker"):
         yield request.scheme, adversary, _has_local(one, adversary), _has_global(one, adversary)
 
 
@@ -86,19 +87,19 @@ def _has_local(played: Played, adversary: str) -> str:
     for target in gradients_in(view, images):
         truth = honest.get((target.owners[0], target.round)) if len(target.owners) == 1 else None
         if truth is not None and np.corrcoef(target.gradient.astype(np.float64), truth)[0, 1] > 0.99:
-            return "recovers"
-    return "hidden"
+            return RECOVERS
+    return HIDDEN
 
 
 def _has_global(played: Played, adversary: str) -> str:
-    word = "hidden"
+    word = HIDDEN
     for attack in (BestModel(), AmpcCoalition()):
         try:
             found = attack.form(played.view(adversary))
         except AttackDoesNotFit:
             continue
         if model_distance(found, played.model) <= EXACT:
-            return "recovers"
+            return RECOVERS
         if played.config.perturbs and predicts_alike(played, found):
-            word = "its predictions"
+            word = PREDICTIONS
     return word

@@ -42,9 +42,20 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
     found += [request("plain", "client", attack) for attack in memberships]
     found.append(request("ampc", "server", "mia-loss"))
     found += perturbation_requests(scale, seed, task, data)
+    found += server_requests(scale, seed, task, data)
     if scale.heavy:
         found += [request("plain", "server", name) for name in ("generative", "gmi") if name in ATTACKS]
     return found
+
+
+def server_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iterator[Request]:
+    """What a server gets that chooses the model, or has two sums which differ by one party, under every scheme."""
+    for scheme in ALL_SCHEMES:
+        attacks = ["imprint", "trap-weights"]
+        if scheme in SCHEMES:
+            attacks.append("sums-at-one-model")
+            attacks += ["sums-over-rounds"] if load_scheme(scheme).hides_updates else []
+        yield from (Request(scheme, "server", attack, scale, seed, "", task, data) for attack in attacks)
 
 
 def left_out(scale: Scale) -> Iterator[str]:

@@ -3,7 +3,8 @@
     veilsum audit all --scale smoke --json all.json --html all.html
     veilsum audit all --scale smoke --markdown specs/figures/audit.md
 
-It also prints which scheme hides and which recovers the local and the global model, as measured. Smoke scale leaves out
+It also prints which scheme hides and which recovers the local and the global model, as measured, and at the end the
+matrix of the threat model: what each adversary gets under each scheme. Smoke scale leaves out
 the attacks that train generators or shadow models, and says so. Ctrl-C keeps the rows done so far.
 """
 
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.cli.output import Table
+    from veilsum.simulations.audit.matrix import TITLE, condensed
     from veilsum.simulations.audit.pool import default_workers
     from veilsum.simulations.audit.report.markdown import figures, replace_figures, require_marks
     from veilsum.simulations.audit.report.page import Section, matrix
@@ -54,7 +56,10 @@ def run(args: argparse.Namespace) -> int:
     models = [item for item in outcome.others if not isinstance(item, Row)]
     outcome.notes += left_out(scale)
     section = Section(MODEL_TITLE, matrix(models, "hides"))
-    text = Table(MODEL_TITLE, MODEL_COLUMNS, models).render()
+    found = condensed(ALL_SCHEMES, models, outcome.rows)
+    outcome.matrix = found.figures()
+    shown = Table(TITLE, found.columns, found.lines).render()
+    text = "\n".join([Table(MODEL_TITLE, MODEL_COLUMNS, models).render(), shown])
     if page is not None and not outcome.interrupted:
         replace_figures(page, figures(command_line(), outcome.rows, models, outcome.notes))
     return publish_outcome(outcome, f"Audit of everything, scale {scale.name}", args, [section], text)
