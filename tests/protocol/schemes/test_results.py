@@ -114,7 +114,7 @@ def test_after_dropouts_the_model_is_the_exact_average_of_the_survivors(
 @pytest.mark.parametrize("scheme", SECURE)
 @pytest.mark.parametrize("kind", [SealedShares, SurvivorSignature, ReleasedShares, SeedsRevealed])
 def test_a_party_that_vanishes_at_any_phase_costs_no_exactness(scheme: str, kind: type[Message]) -> None:
-    table = lying_table(scheme, 6)
+    table = lying_table(scheme, 8)
 
     def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, MaskedInput) and flight.sender == "p5" and kind is SeedsRevealed:
