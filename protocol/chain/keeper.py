@@ -51,8 +51,8 @@ class ChainKeeper:
                 AbortReason.BAD_CERTIFICATE,
                 f"a vote on position {ballot.position} that does not follow {position}",
             )
-        digest = ballot.digest(terms.chain)
-        count = self._votes.get(digest) or VoteCount(terms.chain, terms.roster, terms.parameters, ballot)
+        digest = ballot.digest(terms.ballots)
+        count = self._votes.get(digest) or VoteCount(terms.ballots, terms.roster, terms.parameters, ballot)
         count.add(name, vote.signature)
         self._votes[digest] = count
 
@@ -97,7 +97,9 @@ class ChainKeeper:
     def point(self) -> ChainPoint:
         electorate = self.terms.electorate(self.record.position, self.record.certificate)
         certifies, take_step = self.terms.certifies, self._take_step
-        return ChainPoint(self.terms.chain, electorate, certifies, self.record, take_step, self._keep)
+        return ChainPoint(
+            self.terms.chain, self.terms.ballots, electorate, certifies, self.record, take_step, self._keep
+        )
 
     def _keep(self, record: ChainRecord) -> None:
         """A vote that was cast in an attempt is ours whatever becomes of the attempt."""

@@ -47,11 +47,16 @@ class ChainTerms:
     def chain(self) -> bytes:
         return self.anchor.chain
 
+    @property
+    def ballots(self) -> bytes:
+        """What ballots are bound to."""
+        return self.anchor.digest
+
     def verify(self, certificate: Certificate) -> None:
         """Verify a certificate, and only once if it comes again; with other signatures it is another one."""
-        known = (certificate.ballot.digest(self.chain), *sorted(certificate.signatures.items()))
+        known = (certificate.ballot.digest(self.ballots), *sorted(certificate.signatures.items()))
         if known not in self._verified:
-            require_certificate(self.chain, self.roster, self.parameters, certificate)
+            require_certificate(self.ballots, self.roster, self.parameters, certificate)
             self._verified = {known, *list(self._verified)[: _REMEMBERED - 1]}
 
     def require_supported(self, position: int, certificate: Certificate | None) -> None:
@@ -185,7 +190,9 @@ class ChainMember:
     def point(self) -> ChainPoint:
         electorate = self.terms.electorate(self.position, self.record.certificate)
         certifies, take_step = self.terms.certifies, self._take_step
-        return ChainPoint(self.terms.chain, electorate, certifies, self.record, take_step, self._keep)
+        return ChainPoint(
+            self.terms.chain, self.terms.ballots, electorate, certifies, self.record, take_step, self._keep
+        )
 
     def _keep(self, record: ChainRecord) -> None:
         """A vote that was cast in an attempt is ours whatever becomes of the attempt."""

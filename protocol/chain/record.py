@@ -91,6 +91,8 @@ class ChainPoint:
     """Where the chain stands for one party in one attempt; `keep` is told of a vote, which outlives the attempt."""
 
     chain: bytes
+    ballots: bytes
+    """What ballots are bound to: the digest of the anchor."""
     electorate: tuple[PartyId, ...]
     certifies: bool
     record: ChainRecord = field(repr=False)

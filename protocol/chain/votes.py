@@ -8,7 +8,8 @@ is what the organiser signed. Two certificates at one position would take 2 t(|E
 whom c vote twice: there is no fork, whatever sessions the server makes. At least one voter is honest, and compared the
 electorate with the certificate before; so whoever comes later needs the last certificate alone.
 
-No session or attempt is in a ballot: votes for a sum that is repeated add up. Where peers keep the model from the
+No session or attempt is in a ballot: votes for a sum that is repeated add up. The anchor is: a checkpoint opens its
+position anew, and what was voted on there before counts for nothing. Where peers keep the model from the
 server, the ballot that the server sees has no hashes, and the one that has them travels sealed among the peers.
 
 Rejected: a certificate for every position, kept and shown for ever (the last one says as much); a majority of those
@@ -50,10 +51,11 @@ class Ballot:
     electorate: tuple[PartyId, ...]
     survivors: tuple[PartyId, ...]
 
-    def digest(self, chain: bytes) -> bytes:
+    def digest(self, anchor: bytes) -> bytes:
+        """What is signed; `anchor` is the digest of the anchor that the position is counted from."""
         framed = length_prefixed(
             domain_tag("ballot"),
-            chain,
+            anchor,
             self.position.to_bytes(8, "big"),
             self.before,
             self.after,
@@ -76,8 +78,8 @@ class Vote:
     signature: Annotated[bytes, Length(64)]
 
     @classmethod
-    def cast(cls, me: Identity, chain: bytes, ballot: Ballot) -> Vote:
-        return cls(ballot, me.signing.sign(VOTE_DOMAIN, ballot.digest(chain)))
+    def cast(cls, me: Identity, anchor: bytes, ballot: Ballot) -> Vote:
+        return cls(ballot, me.signing.sign(VOTE_DOMAIN, ballot.digest(anchor)))
 
 
 @record
@@ -96,9 +98,9 @@ class Certificate:
 class VoteCount:
     """The votes for one ballot, until they are a certificate."""
 
-    def __init__(self, chain: bytes, roster: Roster, parameters: Parameters, ballot: Ballot) -> None:
+    def __init__(self, anchor: bytes, roster: Roster, parameters: Parameters, ballot: Ballot) -> None:
         self._roster = roster
-        self._digest = ballot.digest(chain)
+        self._digest = ballot.digest(anchor)
         self.ballot = ballot
         self.needed = parameters.threshold_of(len(ballot.electorate))
         self.signatures: dict[PartyId, bytes] = {}
@@ -118,7 +120,7 @@ class VoteCount:
 
 
 def require_certificate(
-    chain: bytes, roster: Roster, parameters: Parameters, certificate: Certificate
+    anchor: bytes, roster: Roster, parameters: Parameters, certificate: Certificate
 ) -> None:
     """Refuse a certificate that too few of its electorate signed, or in which any signature is wrong.
 
@@ -130,7 +132,7 @@ def require_certificate(
         raise Rejection(
             AbortReason.BAD_CERTIFICATE, "its electorate is not a sorted list with every signer in it"
         )
-    count = VoteCount(chain, roster, parameters, ballot)
+    count = VoteCount(anchor, roster, parameters, ballot)
     for voter, signature in certificate.signatures.items():
         if voter in roster.participants:
             count.add(voter, signature)

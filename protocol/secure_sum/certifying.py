@@ -103,7 +103,7 @@ class SumCheck:
         if not point.certifies or checked.survivors != agreed:
             return []
         ballot, after = point.ballot(checked.after, checked.survivors), checked.after
-        vote = Vote.cast(self._context.me, point.chain, ballot) if point.record.votes_here else None
+        vote = Vote.cast(self._context.me, point.ballots, ballot) if point.record.votes_here else None
         decided = DecisionMade(VoteCast(stamp.round, stamp.attempt, point.cast(vote, None, after)))
         signature = vote.signature if vote is not None else b""
         return [decided, Send(SERVER, SumVote(stamp, after.hash, signature))]
@@ -141,7 +141,7 @@ class SumCheck:
 
     def _verified(self, certificate: Certificate, point: ChainPoint) -> Certificate:
         context = self._context
-        require_certificate(point.chain, context.roster, context.parameters, certificate)
+        require_certificate(point.ballots, context.roster, context.parameters, certificate)
         return certificate
 
 
@@ -154,7 +154,7 @@ class ResultVotes:
         self.after = after
         point = context.point
         ballot = point.ballot(after, survivors)
-        self._count = VoteCount(point.chain, context.roster, context.parameters, ballot)
+        self._count = VoteCount(point.ballots, context.roster, context.parameters, ballot)
         self._electors = set(survivors).intersection(point.electorate)
         self._voters: set[PartyId] = set()
         self._refusals: dict[PartyId, AbortReason] = {}

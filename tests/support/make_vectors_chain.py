@@ -32,7 +32,7 @@ PRIVATE = {name: fixed(f"{name} votes") for name in (*NAMES, "mallory", "server"
 def ballot_fields(position: int, electorate: tuple[str, ...], survivors: tuple[str, ...]) -> Json:
     hidden = position % 2 == 1
     return {
-        "chain": fixed("chain").hex(),
+        "anchor": fixed("anchor").hex(),
         "position": position,
         "before": "" if hidden else fixed(f"state {position - 1}").hex(),
         "after": "" if hidden else fixed(f"state {position}").hex(),
@@ -44,7 +44,7 @@ def ballot_fields(position: int, electorate: tuple[str, ...], survivors: tuple[s
 def ballot_digest(case: Json) -> bytes:
     return hashed(
         "ballot",
-        bytes.fromhex(case["chain"]),
+        bytes.fromhex(case["anchor"]),
         u64(case["position"]),
         bytes.fromhex(case["before"]),
         bytes.fromhex(case["after"]),
@@ -85,7 +85,7 @@ def certificate_files() -> dict[str, Json]:
         certificate(good, NAMES),
         certificate({**good, "position": 3}, enough),
     ]
-    other = [{**good, "chain": fixed("other chain").hex()}, {**good, "after": fixed("other").hex()}]
+    other = [{**good, "anchor": fixed("other anchor").hex()}, {**good, "after": fixed("other").hex()}]
     other += [{**good, "position": 3}, {**good, "survivors": list(NAMES)}]
     bad = {
         "few": [certificate(good, NAMES[: NEEDED - 1]), certificate(good, ())],

@@ -26,11 +26,13 @@ class BallotPair:
     def __init__(self, context: ParticipantContext, group: GroupKey, ballot: Ballot) -> None:
         self._context = context
         self._group = group
-        chain = context.point.chain
+        anchor = context.point.ballots
         public = ballot.without_hashes()
-        self._vote = Vote.cast(context.me, chain, public)
-        self._sealed_vote = Vote.cast(context.me, chain, ballot)
-        self._counts = [VoteCount(chain, context.roster, context.parameters, one) for one in (public, ballot)]
+        self._vote = Vote.cast(context.me, anchor, public)
+        self._sealed_vote = Vote.cast(context.me, anchor, ballot)
+        self._counts = [
+            VoteCount(anchor, context.roster, context.parameters, one) for one in (public, ballot)
+        ]
         self._counted: set[PartyId] = set()
 
     def digest(self, aggregate: bytes) -> ResultDigest:

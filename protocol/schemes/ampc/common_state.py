@@ -42,7 +42,8 @@ class CommonState:
         self._position = context.stamp.round
         self._votes: dict[bytes, VoteCount] = {}
         self._held: dict[PartyId, ModelHeld] = {}
-        self._certified = self._record.sealed_certificate if self.up_to_date else None
+        anchored = context.roster.anchor is not None and context.roster.anchor.position == self._position
+        self._certified = self._record.sealed_certificate if self.up_to_date and not anchored else None
         self._voted = self._own_vote()
         if self._voted is not None:
             self._count(context.name, self._voted)
@@ -120,16 +121,16 @@ class CommonState:
         point, context = self._context.point, self._context
         if certificate.position != self._position or not certificate.ballot.after:
             raise Rejection(AbortReason.BAD_CERTIFICATE, "a certificate of another position")
-        require_certificate(point.chain, context.roster, context.parameters, certificate)
+        require_certificate(point.ballots, context.roster, context.parameters, certificate)
 
     def _count(self, sender: PartyId, vote: Vote) -> None:
         public = self._context.session.certificate
         if public is None or vote.ballot.without_hashes() != public.ballot or not vote.ballot.after:
             raise Rejection(AbortReason.BAD_CERTIFICATE, "a vote on another ballot than the certified one")
         point, context = self._context.point, self._context
-        digest = vote.ballot.digest(point.chain)
+        digest = vote.ballot.digest(point.ballots)
         count = self._votes.get(digest) or VoteCount(
-            point.chain, context.roster, context.parameters, vote.ballot
+            point.ballots, context.roster, context.parameters, vote.ballot
         )
         count.add(sender, vote.signature)
         self._votes[digest] = count

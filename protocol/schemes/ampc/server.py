@@ -129,7 +129,7 @@ class AmpcServer(AttemptMachine):
         """The votes for what came of the sum: the server sees who votes, and not for which model."""
         point, survivors = self._context.point, self._total.survivors
         ballot = Ballot(self.stamp.round + 1, b"", b"", point.electorate, survivors)
-        return VoteCount(point.chain, self._context.roster, self._context.parameters, ballot)
+        return VoteCount(point.ballots, self._context.roster, self._context.parameters, ballot)
 
     @property
     def _votes(self) -> VoteCount:

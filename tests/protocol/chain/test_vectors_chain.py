@@ -57,8 +57,8 @@ def roster_of(keys: dict[str, str]) -> Roster:
 def check_certificate(case: Case) -> None:
     signatures = {PartyId(name): bytes.fromhex(one) for name, one in case["signatures"].items()}
     shown = Certificate(ballot_of(case), signatures)
-    chain, roster = bytes.fromhex(case["chain"]), roster_of(case["keys"])
-    require_certificate(chain, roster, parameters(case["colluders"]), shown)
+    anchor, roster = bytes.fromhex(case["anchor"]), roster_of(case["keys"])
+    require_certificate(anchor, roster, parameters(case["colluders"]), shown)
 
 
 def entered(case: Case) -> EnteredAttempt:
@@ -87,7 +87,7 @@ def test_the_files_are_what_their_maker_writes() -> None:
 
 @pytest.mark.parametrize("case", stored_vectors("ballot")["cases"])
 def test_a_ballot_has_its_digest_and_a_vote_its_signature(case: Case) -> None:
-    digest = ballot_of(case).digest(bytes.fromhex(case["chain"]))
+    digest = ballot_of(case).digest(bytes.fromhex(case["anchor"]))
     assert digest.hex() == case["digest"]
     key = SigningKey.from_private(Secret(bytes.fromhex(case["private"])))
     assert key.sign(VOTE_DOMAIN, digest).hex() == case["signature"]

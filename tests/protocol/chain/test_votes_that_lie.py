@@ -18,7 +18,8 @@ from tests.support.tables.lying_table import (
     told,
     until,
 )
-from veilsum.protocol.chain.votes import Ballot, Certificate, Vote
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.chain.votes import Ballot, Certificate, Vote, require_certificate
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFinished
@@ -38,7 +39,7 @@ def vote_of(table: Table, name: PartyId, ballot: Ballot, chain: bytes | None = N
     """The signature of a party under any ballot of any chain."""
     anchor = table.federation.roster.anchor
     assert anchor is not None
-    return Vote.cast(table.federation.identities[name], chain or anchor.chain, ballot).signature
+    return Vote.cast(table.federation.identities[name], chain or anchor.digest, ballot).signature
 
 
 @pytest.mark.parametrize("lie", ["forged", "of another", "another state", "twice", "not in the sum"])
@@ -266,3 +267,20 @@ def test_whoever_voted_for_one_state_votes_for_no_other_at_its_position(scheme: 
     with pytest.raises(Rejection, match="voted otherwise") as refusal:
         record.voting(record.vote, None, other)
     assert refusal.value.reason is REASON.POSITION_LOST
+
+
+def test_what_was_voted_on_before_a_checkpoint_counts_for_nothing_after_it() -> None:
+    """A server that kept a certificate back cannot show it beside the one of the position opened anew: no fork."""
+    table = lying_table("masked", 6, rounds=1)
+    table.run()
+    shown = next(
+        closed.certificate for closed in messages(table, RoundClosed) if closed.certificate is not None
+    )
+    federation = table.federation
+    before = federation.roster.anchor
+    assert before is not None
+    after = Anchor(before.chain, 0, before.state_hash, before.electorate[:5])
+    require_certificate(before.digest, federation.roster, federation.parameters, shown)
+    with pytest.raises(Rejection) as refused:
+        require_certificate(after.digest, federation.roster, federation.parameters, shown)
+    assert refused.value.reason is AbortReason.BAD_SIGNATURE
