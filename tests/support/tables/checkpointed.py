@@ -14,10 +14,10 @@ from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.simulations.testing.table import Table
 
 
-def after_checkpoint(table: Table, witness: str, *, without: Iterable[str] = ()) -> Table:
-    """All parties but those evicted start anew from their disks; the organiser vouches for what the witness holds."""
+def after_checkpoint(table: Table, holder: str, *, without: Iterable[str] = ()) -> Table:
+    """All parties but those evicted start anew from their disks; the organiser vouches for what the holder holds."""
     federation, gone = table.federation, set(without)
-    chain = participant(table, witness)._chain
+    chain = participant(table, holder)._chain
     anchor = federation.roster.anchor
     assert chain is not None
     assert anchor is not None
