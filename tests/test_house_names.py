@@ -60,6 +60,7 @@ STAYS = (
     ("simulations/audit/request.py", "plain", "the baseline that others are compared with"),
     ("simulations/audit/request.py", "idlg", "what a stage that every attack shares is asked for with"),
     ("simulations/audit/sweeps/everything.py", "plain masked mpc ampc", "what the experiment runs"),
+    ("simulations/benchmarks/rounds.py", "masked", "what a limit is asked of"),
     (
         "simulations/audit/sweeps/everything.py",
         "imprint trap-weights sums-at-one-model sums-over-rounds",

@@ -95,8 +95,14 @@ class FixedPoint:
     def encode(self, values: FloatVector, samples: int) -> RingVector:
         """The upload of one party before masking."""
         self._require_encodable(values)
-        fraction = self._require_samples(samples) / self.max_weight
         words = np.empty(self.vector_length(len(values)), dtype=self.ring.dtype)
+        self.encode_into(words, values, samples)
+        return words
+
+    def encode_into(self, words: RingVector, values: FloatVector, samples: int) -> None:
+        """The same into words that are there, as many as `encode` makes."""
+        self._require_encodable(values)
+        fraction = self._require_samples(samples) / self.max_weight
         signed = self.ring.signed(words)
         for start in range(0, len(values), _BLOCK):
             block = values[start : start + _BLOCK]
@@ -105,7 +111,6 @@ class FixedPoint:
             signed[start : start + len(block)] = np.rint(scaled, out=scaled)
         signed[-2] = round(fraction * self.scale)
         signed[-1] = 1
-        return words
 
     def decode_mean(self, total: RingVector, parties: int) -> tuple[NDArray[np.float64], float]:
         """The weighted mean of exactly `parties` uploads, and the sum of their samples.

@@ -27,7 +27,7 @@ from veilsum.protocol.crypto.linear_tag import TAG_BYTES, LinearTags, attempt_ke
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.numbers.fixedpoint import FixedPoint
+from veilsum.protocol.numbers.fixedpoint import FixedPoint, FloatVector
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.wire.messages import Stamp
 
@@ -54,6 +54,14 @@ class AttemptTags:
 
     def __repr__(self) -> str:
         return f"<tags of one attempt among {len(self._places)} members>"
+
+    def upload_of(self, me: PartyId, values: FloatVector, samples: int) -> RingVector:
+        """An update encoded, with its tag behind it: what is masked and sent."""
+        encoding = self._encoding
+        upload = np.empty(encoding.vector_length(len(values)) + TAG_WORDS, dtype=encoding.ring.dtype)
+        encoding.encode_into(untagged(upload), values, samples)
+        upload[-TAG_WORDS:] = self.limbs_for(me, untagged(upload))
+        return upload
 
     def limbs_for(self, me: PartyId, vector: RingVector) -> RingVector:
         """The tag of an encoded update as ring words, to be masked and added like the update itself.

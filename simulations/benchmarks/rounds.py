@@ -22,13 +22,19 @@ from typing import Any
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed, RunFinished
+from veilsum.protocol.schemes.masked import Masked
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.simulations.benchmarks.measuring import Figure
+from veilsum.simulations.benchmarks.verification import added_time
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder
 from veilsum.simulations.run.simulate import SimulationResult, losses
 from veilsum.simulations.run.simulation import Node, Simulation
 from veilsum.transport.memory.network import Delivery, NetworkEvent, TimerDue
+
+VERIFIED_LIMIT, VERIFIED_AT = 1.06, (Masked.name, 10, 1_000_000, 32, 0)
+"""The most that verification may cost, and where: scheme, parties, values, bits, dropouts."""
 
 
 class ServerFirstNetwork:
@@ -104,6 +110,7 @@ class RoundCost:
     bytes_up_over_plain: float
     peak_rss_mib: float
     max_abs_error: float
+    verified_over_unverified: float
 
     def row(self) -> tuple[str, ...]:
         return (
@@ -118,10 +125,25 @@ class RoundCost:
             f"{self.bytes_up_over_plain:.4f}",
             f"{self.peak_rss_mib:.0f}",
             f"{self.max_abs_error:.1e}",
+            f"{self.verified_over_unverified:.3f}",
+        )
+
+    @property
+    def figure(self) -> Figure:
+        """What verified sums and votes cost, with its limit where there is one."""
+        limited = (self.scheme, self.parties, self.dimension, self.bits, self.dropped) == VERIFIED_AT
+        return Figure(
+            "verified_over_unverified",
+            self.verified_over_unverified,
+            "a round with tags, checks, own steps and votes over one without",
+            at_most=VERIFIED_LIMIT if limited else None,
         )
 
     def figures(self) -> dict[str, Any]:
-        return dict(vars(self))
+        found = {**vars(self)}
+        if self.figure.met is not None:
+            found["verified_limit_met"] = self.figure.met
+        return found
 
 
 def _why(ended: RunFinished | RunFailed | None) -> str:
@@ -137,7 +159,8 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
     recorder = UntilCommitted(federation)
     simulation = Simulation(federation, lost=lost, observer=recorder, network=ServerFirstNetwork())
     recorder.simulation = simulation
-    simulation.run()
+    with added_time() as added:
+        simulation.run()
     if not recorder.rounds:
         raise LocalProtocolError(f"the round did not commit: {_why(simulation.server.ended)}")
     result = SimulationResult(federation, recorder, simulation, wall_s=0.0)
@@ -159,6 +182,7 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
         bytes_up_over_plain=up,
         peak_rss_mib=peak_rss_mib(),
         max_abs_error=recorder.rounds[-1].max_abs_error,
+        verified_over_unverified=added.ratio(total),
     )
 
 

@@ -29,28 +29,25 @@ SPOILED_SUM = "CHECK_FAILED at all who see the sum; nothing is committed and nob
 class CountedTwice(FixedPoint):
     """Counts its party as two."""
 
-    def encode(self, values: FloatVector, samples: int) -> RingVector:
-        words = super().encode(values, samples)
+    def encode_into(self, words: RingVector, values: FloatVector, samples: int) -> None:
+        super().encode_into(words, values, samples)
         self.ring.signed(words)[-1] += 1
-        return words
 
 
 class BeyondTheClip(FixedPoint):
     """Says more in its first coordinate than all parties together may."""
 
-    def encode(self, values: FloatVector, samples: int) -> RingVector:
-        words = super().encode(values, samples)
+    def encode_into(self, words: RingVector, values: FloatVector, samples: int) -> None:
+        super().encode_into(words, values, samples)
         self.ring.signed(words)[0] = (2 * self.max_parties * self.largest_word) % self.ring.signed_limit
-        return words
 
 
 class BelowNothing(FixedPoint):
     """Weighs as little as all others together weigh at most, and less than nothing."""
 
-    def encode(self, values: FloatVector, samples: int) -> RingVector:
-        words = super().encode(values, samples)
+    def encode_into(self, words: RingVector, values: FloatVector, samples: int) -> None:
+        super().encode_into(words, values, samples)
         self.ring.signed(words)[-2] = -round(self.max_parties * self.scale)
-        return words
 
 
 class FalseCount(Lie):

@@ -176,8 +176,7 @@ class AmpcPeer(AttemptMachine):
 
     def _masked_vector(self, trained: LocalResult) -> RingVector:
         parameters, me = self._context.parameters, self._context.name
-        words = parameters.encoding.encode(trained.payload, trained.samples)
-        vector = np.concatenate([words, self._tags.limbs_for(me, words)])
+        vector = self._tags.upload_of(me, trained.payload, trained.samples)
         own = [self_mask_key(self._self_seed, self.stamp, me)] if self._recovers else []
         biases = subtracted_biases(self._secrets, self._bound_stamp, me, self._members, parameters.bias)
         self._shares.exchange(vector, own, biases)

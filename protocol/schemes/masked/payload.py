@@ -81,15 +81,13 @@ class WholeUpdate:
 
     def __init__(self, context: ParticipantContext, tags: AttemptTags) -> None:
         self._me = context.name
-        self._encoding = context.parameters.encoding
         self._tags = tags
 
     def bound(self, stamp: Stamp) -> Stamp:
         return stamp
 
     def encode(self, trained: LocalResult) -> RingVector:
-        words = self._encoding.encode(trained.payload, trained.samples)
-        return np.concatenate([words, self._tags.limbs_for(self._me, words)])
+        return self._tags.upload_of(self._me, trained.payload, trained.samples)
 
 
 class WholeMean:

@@ -12,8 +12,12 @@ examples:
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from veilsum.roles.cli.output import Table, add_json_option, publish
+
+if TYPE_CHECKING:
+    from veilsum.simulations.benchmarks.rounds import RoundCost
 
 COLUMNS = (
     "parties",
@@ -27,6 +31,7 @@ COLUMNS = (
     "up/plain",
     "peak MiB",
     "max error",
+    "verified",
 )
 
 
@@ -77,12 +82,18 @@ def run(args: argparse.Namespace) -> int:
     progress.close()
     title = f"One round of {args.scheme}, {args.bits}-bit words, threat {args.threat}, CPU seconds"
     text = Table(title, COLUMNS, [cost.row() for cost in costs]).render()
+    text += "\n".join(["", *(_limit(cost) for cost in costs if cost.figure.met is not None), ""])
     steps = growth(costs)
     if steps:
         text += f"\ngrowth over n log n: {', '.join(f'{step:.2f}' for step in steps)}\n"
     series = {"rows": [cost.figures() for cost in costs], "growth_over_n_log_n": steps}
     publish(text, costs[0].figures() if len(costs) == 1 else series, args.json)
     return 0
+
+
+def _limit(cost: RoundCost) -> str:
+    name, value, limit, met, meaning = cost.figure.row()
+    return f"{name} {value}, {limit}: {met} ({meaning})"
 
 
 def _counts(text: str) -> tuple[int, ...]:
