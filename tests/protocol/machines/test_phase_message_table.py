@@ -25,6 +25,7 @@ from tests.support.sample_messages import smallest_message
 from tests.support.snapshots import picture
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule, ShareMode
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.votes import Certificate, Vote
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.crypto.secret import Secret
@@ -80,6 +81,7 @@ SCENARIOS = [
     Scenario("masked", {}, lose_an_upload),
     Scenario("masked", {"recovery": Recovery.NONE}),
     Scenario("mpc", {}, lose_an_upload),
+    Scenario("mpc", {}),
     Scenario("ampc", {}, lose_an_upload),
     Scenario("ampc", {"share_mode": ShareMode.TENSOR, "graph": "ring"}),
     Scenario("ampc", {"recovery": Recovery.NONE}),
@@ -125,7 +127,18 @@ def state_of(table: Table, name: PartyId) -> Reached:
 @pytest.fixture(autouse=True)
 def copies_share_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys refuse to be copied, and never change: a copy of a machine shares such things with the original."""
-    for kind in (Secret, AgreementKey, Identity, Roster, Parameters, Graph, Message, SeededEntropy):
+    for kind in (
+        Secret,
+        AgreementKey,
+        Identity,
+        Roster,
+        Parameters,
+        Graph,
+        Message,
+        SeededEntropy,
+        Certificate,
+        Vote,
+    ):
         monkeypatch.setattr(kind, "__deepcopy__", lambda key, memo: key, raising=False)
 
 

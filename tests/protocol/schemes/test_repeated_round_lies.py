@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 from tests.support.tables.lying_sessions import opening, session_of
 from tests.support.tables.lying_table import (
-    attempt_of,
     lying_table,
     messages,
     nobody_has_a_result,
     participant,
     refuses,
     say,
-    step,
+    told,
     until,
 )
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.session import Farewell
-from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
-from veilsum.protocol.schemes.ampc.peer import AmpcPeer
+from veilsum.protocol.machines.events import RunFailed
 from veilsum.protocol.schemes.masked.messages import CohortKeys, RoundKeys
 from veilsum.protocol.secure_sum.shares import ReleasedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message
+from veilsum.simulations.lies.play import LiePlay
+from veilsum.simulations.lies.sums import ShiftedTogether
 from veilsum.simulations.testing.table import Table
 from veilsum.simulations.testing.trace import InFlight
 
@@ -92,50 +87,29 @@ def test_who_could_not_sign_the_first_list_has_no_voice_in_the_second(scheme: st
     assert len(messages(table, MaskedInput)) == 5
 
 
-def forked(scheme: str) -> tuple[Table, dict[str, Model]]:
-    """Five peers of whom p1 and p2 were given another sum than p3 and p4; each has stated what it computed."""
-    table = lying_table(scheme, 5)
+class TwoSums(ShiftedTogether):
+    """With the group key of p0 the server shows one half of the peers another sum than the other half."""
 
-    def tamper(flight: InFlight) -> Message | None:
-        if isinstance(flight.message, Aggregate) and flight.receiver in ("p1", "p2"):
-            shift = np.zeros_like(flight.message.vector)
-            shift[0] = 1 << 30
-            return replace(flight.message, vector=flight.message.vector + shift)
-        return None if isinstance(flight.message, Farewell) else flight.message
+    name = "server+client:two-sums"
 
-    table.tamper = tamper
-    until(table, ResultDigest)
-    while len(messages(table, Aggregate)) * 5 > len(messages(table, ResultDigest)):
-        step(table)
-    computed = {}
-    for name in table.participants:
-        attempt = attempt_of(table, name)
-        assert isinstance(attempt, AmpcPeer)
-        assert attempt._result is not None
-        computed[name] = attempt._result.model
-    table.deliver_all()
+    def instead_of(self, sender: PartyId, receiver: PartyId, message: Message) -> Message | None:
+        return super().instead_of(sender, receiver, message) if receiver in ("p1", "p2") else message
+
+
+@pytest.mark.parametrize("scheme", PEERS)
+def test_two_sums_that_both_verify_are_committed_by_nobody(scheme: str) -> None:
+    """Four of five must vote for one state, two hold one and three the other: never a fork, and the way on is typed."""
+    table = Table.build(scheme, 5, rounds=1)
+    play = LiePlay(TwoSums, table.federation, table.machines.__getitem__)
+    table.tamper = lambda flight: play.instead_of(flight.sender, flight.receiver, flight.message)[-1]
+    table.start()
+    table.run()
+    voted = {
+        name: disk.chain.next_state.hash
+        for name, disk in table.disks.items()
+        if disk.chain is not None and disk.chain.next_state is not None
+    }
+    assert len({voted[name] for name in ("p1", "p2")}) == 1
+    assert voted["p1"] != voted["p3"]
     assert nobody_has_a_result(table)
-    return table, dict(computed)
-
-
-@pytest.mark.parametrize("scheme", PEERS)
-def test_one_liar_cannot_make_peers_keep_the_different_results_that_they_computed(scheme: str) -> None:
-    """p0 tells each half, in a session without the other half, that what it computed was committed."""
-    table, computed = forked(scheme)
-    assert computed["p1"].tobytes() == computed["p2"].tobytes() != computed["p3"].tobytes()
-    liar = participant(table, "p0")
-    for number, half in ((2, ("p1", "p2")), (3, ("p3", "p4"))):
-        liar.rounds_done, liar.model = 1, computed[half[0]]
-        session_of(table, number, "p0", *half)
-    assert {name: participant(table, name).rounds_done for name in table.participants[1:]} == dict.fromkeys(
-        table.participants[1:], 0
-    )
-
-
-@pytest.mark.parametrize("scheme", PEERS)
-def test_with_everyone_there_a_liar_convinces_nobody_of_a_result_that_some_computed(scheme: str) -> None:
-    table, computed = forked(scheme)
-    liar = participant(table, "p0")
-    liar.rounds_done, liar.model = 1, computed["p1"]
-    session_of(table, 2, *table.participants)
-    assert {participant(table, name).rounds_done for name in table.participants[1:]} == {0}
+    assert {type(told(table, name).ending) for name in table.participants} == {RunFailed}
