@@ -2,8 +2,9 @@
 
 A chain is the line of models that a federation's parties hold; position 0 is the first model, and each committed round
 adds one. A server that could name the model to begin with would choose a crafted one, so the organiser signs its hash.
-A later anchor, a checkpoint, moves the beginning to another position: that is the way on when a position was spoiled or
-too few of those who may vote on it are left.
+A later anchor, a checkpoint, moves the beginning to another position, or opens the same one anew: that is the way on
+when a position was spoiled or too few of those who may vote on it are left. Checkpoints are counted: two at one
+position are two anchors, and what parties train after each of them differs.
 
 The electorate are the participants whose votes count at the position. Its size decides how many of them must agree, so
 a party that was evicted since stays in it: without it fewer votes would do, and two groups could each have enough.
@@ -23,7 +24,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
 
 CHAIN_ID_BYTES = 32
 
-_LARGEST_POSITION = 2**63 - 1
+_LARGEST_NUMBER = 2**63 - 1
 
 
 def hash_state(chain: bytes, position: int, before: bytes, model_hash: bytes, memory_hash: bytes) -> bytes:
@@ -51,6 +52,8 @@ class Anchor:
     position: int
     state_hash: bytes
     electorate: tuple[PartyId, ...]
+    checkpoint: int = 0
+    """How many checkpoints this chain has had, this one included; 0 where it begins."""
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -65,6 +68,7 @@ class Anchor:
             self.chain,
             self.position.to_bytes(8, "big"),
             self.state_hash,
+            self.checkpoint.to_bytes(8, "big"),
             *(name.encode() for name in self.electorate),
         )
         return hashlib.sha256(framed).digest()
@@ -76,8 +80,9 @@ class Anchor:
         ):
             if not isinstance(value, bytes) or len(value) != length:
                 yield f"the {what} of an anchor has {length} bytes"
-        if type(self.position) is not int or not 0 <= self.position <= _LARGEST_POSITION:
-            yield f"a position is a whole number from 0 to 2^63 - 1, not {self.position!r}"
+        for what, number in (("position", self.position), ("number of checkpoints", self.checkpoint)):
+            if type(number) is not int or not 0 <= number <= _LARGEST_NUMBER:
+                yield f"a {what} is a whole number from 0 to 2^63 - 1, not {number!r}"
         if not self.electorate:
             yield "the electorate of an anchor is empty: nobody could vote"
         for name in self.electorate:

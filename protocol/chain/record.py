@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from veilsum.protocol.agreed.anchor import Anchor
 from veilsum.protocol.chain.state import ChainState, TakeStep
 from veilsum.protocol.chain.votes import Ballot, Certificate, Vote
-from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 
 
@@ -28,7 +28,8 @@ class ChainRecord:
     `state` is None at a server that holds no model. Where the server must not see hashes, `certificate` and `vote` are
     without them, and the sealed ones, which only peers exchange, have them. `votes_here`: our own disk shows that we
     were in the sum that led to this position, or it is the anchor; who came by it otherwise has no vote on the next
-    one, since it may have cast one that it has forgotten. `anchor` is the digest of the anchor that this is under.
+    one, since it may have cast one that it has forgotten. `anchor` is the digest of the anchor that this is under, and
+    `chain` the id of its chain.
     """
 
     position: int
@@ -40,16 +41,40 @@ class ChainRecord:
     next_state: ChainState | None = field(default=None, repr=False)
     votes_here: bool = True
     anchor: bytes = b""
+    chain: bytes = b""
 
     def under(self, anchor: Anchor) -> ChainRecord:
         """The same record under the organiser's newest anchor: a checkpoint opens its position anew."""
         if self.anchor == anchor.digest:
             return self
         if not self.anchor:
-            return replace(self, anchor=anchor.digest)
+            return replace(self, anchor=anchor.digest, chain=anchor.chain)
+        self._require_goes_on_at(anchor)
         return replace(
-            self, anchor=anchor.digest, vote=None, sealed_vote=None, next_state=None, votes_here=True
+            self,
+            position=self.position if self.state is not None else anchor.position,
+            anchor=anchor.digest,
+            vote=None,
+            sealed_vote=None,
+            next_state=None,
+            votes_here=True,
         )
+
+    def _require_goes_on_at(self, anchor: Anchor) -> None:
+        """Refuse another chain, a beginning that is behind us, and another state where we are."""
+        if self.chain != anchor.chain:
+            raise LocalProtocolError("this party holds another chain of models: --fresh begins the new one")
+        if self.position > anchor.position:
+            raise LocalProtocolError(
+                f"the chain goes on from position {anchor.position}, this party holds {self.position}: the organiser "
+                "signs a checkpoint there, or --fresh lets this party be given the older state"
+            )
+        here = self.state is not None and self.position == anchor.position
+        if here and self.known_state.hash != anchor.state_hash:
+            raise LocalProtocolError(
+                f"the chain goes on from state {anchor.state_hash.hex()} of position {anchor.position}, this party "
+                f"holds {self.known_state.hash.hex()}: the organiser signs the right one, or --fresh forgets ours"
+            )
 
     @property
     def proof(self) -> Certificate | None:
@@ -83,7 +108,8 @@ class ChainRecord:
         """At a later position, which these certify; `took_part`: our own upload is in the sum that led there."""
         reached = state.position if state is not None else position
         assert reached is not None
-        return ChainRecord(reached, state, certificate, sealed, votes_here=took_part, anchor=self.anchor)
+        here = ChainRecord(reached, state, certificate, sealed, votes_here=took_part)
+        return replace(here, anchor=self.anchor, chain=self.chain)
 
 
 @dataclass(frozen=True)

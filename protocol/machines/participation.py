@@ -149,6 +149,14 @@ class ParticipationRecord:
             released = tuple(sorted(decision.cohort))
             self._note_attempt(decision, released=released, voucher=decision.voucher)
 
+    def reopen(self, round_number: int) -> None:
+        """The organiser opened a position anew: what we did in its rounds and later is no more to be repeated."""
+        self.spent = {number: spent for number, spent in self.spent.items() if number < round_number}
+        if self.given.round >= round_number:
+            self.given = Given()
+        if self.entered[0] >= round_number:
+            self.entered = -1, ()
+
     def cohort_of(self, round_number: int) -> frozenset[PartyId] | None:
         """Over whom the round's sum may be open, as far as is known."""
         spent = self.spent.get(round_number)

@@ -76,7 +76,9 @@ class StartingPoint:
         anchor = roster.anchor
         if self.chain is not None:
             return self.chain if anchor is None else self.chain.under(anchor)
-        if self.model is None or anchor is None:
+        if anchor is None:
             return ChainRecord(self.rounds_done)
+        if self.model is None:
+            return ChainRecord(self.rounds_done).under(anchor)
         first = ChainState.of(anchor.chain, 0, b"", self.model)
         return ChainRecord(0, first, votes_here=not self.forgetful).under(anchor)

@@ -3,7 +3,8 @@
 Only federations whose scheme has a chain have one. It is made once, when everyone in `parties` has enrolled or the
 organiser says `roster sign`, from what the parties state; from then on it stays, whoever comes or goes: an evicted
 party stays in the electorate and counts there, and one that joins votes from the next position on. It changes in two
-ways, by the organiser's word alone: a checkpoint moves it, and statements of another first model begin another chain.
+ways, by the organiser's word alone: a checkpoint moves it, and another chain begins where all parties state another
+first model, or where a federation on one machine starts afresh.
 
 Implements specs/federation-file.md, section 13.
 """
@@ -11,7 +12,7 @@ Implements specs/federation-file.md, section 13.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from veilsum.protocol.agreed.anchor import CHAIN_ID_BYTES, Anchor, first_anchor
@@ -50,7 +51,7 @@ def anchor_after_change(known: Stated) -> Anchor | None:
 def anchor_when_signing(known: Stated) -> Anchor | None:
     """The anchor when the organiser signs as it is: of what all enrolled parties state now."""
     before = known.before
-    if not known.participants or (before is not None and before.position > 0):
+    if not known.participants or (before is not None and before.checkpoint > 0):
         return before
     silent = [name for name in known.participants if name not in known.models]
     if silent:
@@ -63,6 +64,11 @@ def anchor_when_signing(known: Stated) -> Anchor | None:
     if before is not None and _begins_with(before, common_model_hash(known.models)):
         return before
     return _made(known.models)
+
+
+def anchor_of_new_chain(known: Stated) -> Anchor | None:
+    """The anchor of another chain, which begins with what all enrolled parties state."""
+    return anchor_when_signing(replace(known, before=None))
 
 
 def checkpoint_anchor(
@@ -83,7 +89,8 @@ def checkpoint_anchor(
         raise ParameterError(
             [f"an electorate of {len(electorate)} is below min_parties, {least}: enrol more parties first"]
         )
-    return Anchor(before.chain, position, state_hash, tuple(sorted(map(PartyId, electorate))))
+    voters = tuple(sorted(map(PartyId, electorate)))
+    return Anchor(before.chain, position, state_hash, voters, before.checkpoint + 1)
 
 
 def _made(models: Mapping[PartyId, FirstModel]) -> Anchor:
@@ -91,7 +98,7 @@ def _made(models: Mapping[PartyId, FirstModel]) -> Anchor:
 
 
 def _begins_with(anchor: Anchor, model_hash: bytes) -> bool:
-    return anchor == first_anchor(anchor.chain, model_hash, anchor.electorate)
+    return anchor.state_hash == first_anchor(anchor.chain, model_hash, anchor.electorate).state_hash
 
 
 def _require_same_beginning(anchor: Anchor, name: PartyId, stated: FirstModel) -> None:

@@ -35,7 +35,13 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import NAMING_CODE
-from veilsum.roles.federation.anchoring import ChooseAnchor, Stated, anchor_after_change, anchor_when_signing
+from veilsum.roles.federation.anchoring import (
+    ChooseAnchor,
+    Stated,
+    anchor_after_change,
+    anchor_of_new_chain,
+    anchor_when_signing,
+)
 from veilsum.roles.federation.first_models import (
     FIRST_MODEL_FILE,
     FirstModel,
@@ -124,12 +130,13 @@ def state_first_models(
     return stated
 
 
-def begin_with(folder: Path, organiser_folder: Path, init: Path) -> SignedRoster:
-    """Begin a federation, all of whose keys are here, with the model of a file: stated by everyone, and signed."""
+def begin_anew(folder: Path, organiser_folder: Path, init: Path | None) -> SignedRoster:
+    """Begin another chain in a federation all of whose keys are here: with the model of a file, or with the task's."""
     signed = read_roster(folder / ROSTER_FILE)
     parties = [load_identity(folder / KEYS_FOLDER / name) for name in signed.roster.participants]
     state_first_models(folder, FederationConfig.from_toml(folder / FILE_NAME, run_code=True), parties, init)
-    return sign_again(folder, organiser_folder)
+    change = _Change(signed.roster.identities, dict(signed.evicted), _logins(folder, signed))
+    return _sign(folder, organiser_folder, signed, change, anchor_of_new_chain)
 
 
 def first_model_of(config: FederationConfig, file: Path, data: Path | None, init: Path | None) -> Model:

@@ -39,7 +39,7 @@ ROSTER_FILE = "roster.json"
 SIGNATURE_DOMAIN = "roster"
 
 _FORMAT = "veilsum roster"
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _FIELDS = {
     "format",
     "format_version",
@@ -51,7 +51,7 @@ _FIELDS = {
     "anchor",
     "signature",
 }
-_ANCHOR_FIELDS = {"chain", "position", "state_hash", "electorate"}
+_ANCHOR_FIELDS = {"chain", "position", "state_hash", "electorate", "checkpoint"}
 _TAG = domain_tag("signed-roster")
 _LARGEST_FILE = 256 * 1024 * 1024
 
@@ -214,7 +214,9 @@ def _decode(content: bytes) -> SignedRoster:
         raise ValueError(f"its format is not {_FORMAT!r}")
     if document.get("format_version") != _FORMAT_VERSION:
         raise ValueError(
-            f"its format version is {document.get('format_version')!r}, this program reads {_FORMAT_VERSION}"
+            f"its format version is {document.get('format_version')!r}, this program reads {_FORMAT_VERSION}: the "
+            "organiser makes the federation anew with veilsum init --no-keys, and enrols the public files that the "
+            "parties have"
         )
     if set(document) != _FIELDS:
         raise ValueError(f"its fields are not {', '.join(sorted(_FIELDS))}")
@@ -254,6 +256,7 @@ def anchor_fields(anchor: Anchor | None) -> dict[str, Any] | None:
         "position": anchor.position,
         "state_hash": anchor.state_hash.hex(),
         "electorate": list(anchor.electorate),
+        "checkpoint": anchor.checkpoint,
     }
 
 
@@ -263,7 +266,7 @@ def _anchor(fields: Any) -> Anchor | None:
     if not isinstance(fields, dict) or set(fields) != _ANCHOR_FIELDS:
         raise ValueError(f"an anchor has the fields {', '.join(sorted(_ANCHOR_FIELDS))}")
     chain, state_hash = bytes.fromhex(fields["chain"]), bytes.fromhex(fields["state_hash"])
-    return Anchor(chain, fields["position"], state_hash, tuple(fields["electorate"]))
+    return Anchor(chain, fields["position"], state_hash, tuple(fields["electorate"]), fields["checkpoint"])
 
 
 def _identity(fields: Any) -> PublicIdentity:

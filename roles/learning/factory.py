@@ -44,23 +44,25 @@ def make_learner(
     device: str | None = None,
     entropy: RandomBytes | None = None,
     traced: TracedTask | None = None,
+    checkpoint: int = 0,
 ) -> Learner:
     """The learner of one party of the federation, with its part of the task's training set.
 
     With a defence the learner is `Defended`. What its party keeps private is drawn from `entropy`: the
     operating system's in a role process, never anything that follows from the seed. With `traced` the learner is
-    a `ClientPerturbation` too, and works on a perturbed model.
+    a `ClientPerturbation` too, and works on a perturbed model. `checkpoint` is the number of the organiser's
+    checkpoint that the party goes on from: what it draws for a round is then drawn anew.
     """
     index, split = config.index_of(party), parse_split(config.split)
     defences = parse_defence(config.defence, config.code)
     if isinstance(task, VectorsTask):
         if defences:
             raise TaskError(f"defence {defences}: task vectors does not train: leave defence out")
-        return VectorLearner(task, index, config.seed)
+        return VectorLearner(task, index, config.seed, checkpoint)
     from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
     options = config.training_options(party, device)
-    parts = LearnerParts(task, index, len(config.parties), split, options, config.seed)
+    parts = LearnerParts(task, index, len(config.parties), split, options, config.seed, checkpoint)
     if traced is not None:
         from veilsum.roles.learning.perturbation.client import PerturbedLearner
 

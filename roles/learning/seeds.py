@@ -21,6 +21,11 @@ def derive_seed(seed: int, *name: str | int) -> int:
     return int.from_bytes(hashlib.sha256(b"veilsum learning v1:" + label).digest()[:8], "little") >> 1
 
 
+def again(checkpoint: int) -> tuple[int, ...]:
+    """What streams that are drawn anew after a checkpoint end their names with; nothing as long as there was none."""
+    return (checkpoint,) if checkpoint else ()
+
+
 def generator(seed: int, *name: str | int) -> np.random.Generator:
     """A numpy generator for the stream called `name`; PCG64 by name, so that it stays the same."""
     return np.random.Generator(np.random.PCG64(derive_seed(seed, *name)))

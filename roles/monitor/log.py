@@ -15,6 +15,7 @@ import logging
 import sys
 from typing import Any, TextIO
 
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.machines.events import (
     AttemptBegan,
     Event,
@@ -71,8 +72,10 @@ class RoleLog:
                     members=list(event.members),
                     model_sha256=None if event.model is None else sha256_of(event.model),
                 )
+                self.tell_position(event.chain)
             case ModelTaken():
                 self.say("model_taken", rounds_done=event.rounds_done, model_sha256=sha256_of(event.model))
+                self.tell_position(event.chain)
             case RoundFailed() | RunFailed():
                 fields = (
                     {} if isinstance(event, RunFailed) else {"round": event.round, "attempt": event.attempt}
@@ -97,6 +100,11 @@ class RoleLog:
                 self.say("warning", text=event.text)
             case _:
                 pass
+
+    def tell_position(self, chain: ChainRecord | None) -> None:
+        """Where this party is in a chain of models: what an organiser signs in a checkpoint."""
+        if chain is not None and chain.state is not None:
+            self.say("holds", position=chain.position, state=chain.state.hash.hex())
 
     def take_over_logging(self) -> None:
         """Let warnings of our own modules come out here, too."""

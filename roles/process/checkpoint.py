@@ -26,6 +26,7 @@ Implements specs/guide.md, section 6.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -39,6 +40,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId
@@ -54,6 +56,7 @@ from veilsum.roles.process.chain_fields import (
 from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
+_LOCK = "lock"
 _FORMAT = "veilsum checkpoint"
 _FORMAT_VERSION = 5
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
@@ -96,7 +99,7 @@ class StateFolder:
     def acquire(self) -> None:
         """Move in, or refuse because another process of this party is there."""
         make_private_folder(self.folder)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -153,6 +156,25 @@ class StateFolder:
             "no checkpoint is readable",
             "restore the folder from a backup, or start again with --fresh",
         )
+
+    def clear(self) -> None:
+        """Forget all that is here, a defence's secrets included, as if the party had never run."""
+        self.acquire()
+        try:
+            for path in self.folder.iterdir():
+                if path.is_file() and path.name != _LOCK:
+                    path.unlink()
+            self._serial, self._parts = 0, {}
+        finally:
+            self.release()
+
+    def knows_other_chain_than(self, roster: Roster) -> bool:
+        """Whether what is here, readable under whatever settings, is of another chain of models than the roster's."""
+        for _, path in sorted(self._files(), reverse=True):
+            with contextlib.suppress(_Damaged):
+                chain, anchor = _read_fields(path)["chain"], roster.anchor
+                return chain is not None and anchor is not None and chain["chain"] != anchor.chain.hex()
+        return False
 
     def save(self, state: PersistentState) -> None:
         """Make the state durable; returns only when it is on disk."""

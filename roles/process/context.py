@@ -125,6 +125,7 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
         device=options.device,
         entropy=require_real_entropy(system_entropy),
         traced=TaskEquipment(config, lambda: task).traced,
+        checkpoint=0 if context.loaded.roster.anchor is None else context.loaded.roster.anchor.checkpoint,
     )
     if not config.defence:
         return learner

@@ -1,4 +1,4 @@
-"""The model that a party of a federation holds, read from its checkpoints by observers of the same machine."""
+"""What a party of a federation holds, read from its checkpoints by observers of the same machine."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def held_model(loaded: LoadedFederation, name: str, state: Path | None = None) -
             "scheme keeps it from this role"
         )
     return saved.state.model, saved.state.rounds_done
+
+
+def held_position(loaded: LoadedFederation, name: str, state: Path | None = None) -> tuple[int, bytes]:
+    """The position of the chain that a party holds, and the hash of its state there."""
+    folder = state or state_folder(loaded.folder, name)
+    chain = StateFolder(folder, PartyId(name), loaded.config.agreed_digest).load().state.chain
+    if chain is None or chain.state is None:
+        raise LocalProtocolError(f"{name} holds no state of a chain of models in {folder}")
+    return chain.position, chain.state.hash
 
 
 def newest_model(loaded: LoadedFederation) -> tuple[Model, int, str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.machines.decisions import VoteCast
 from veilsum.protocol.machines.events import (
@@ -20,6 +21,7 @@ from veilsum.protocol.machines.events import (
     RunFinished,
 )
 from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.rules import StartingPoint
 from veilsum.protocol.numbers.model import Model
 
 
@@ -64,6 +66,18 @@ class PersistentState:
             case _:
                 return False
         return True
+
+    def join_chain(self, roster: Roster, *, forgetful: bool = False) -> None:
+        """Hold what we have of the roster's chain: from its first model on, or from where a checkpoint opened it anew.
+
+        `forgetful`: this party may have taken part in it before, and has lost what it knew.
+        """
+        known = self.chain
+        begin = StartingPoint(self.model, self.rounds_done, chain=known, forgetful=forgetful)
+        self.chain = begin.chain_record(roster)
+        if known is not None and known.anchor != self.chain.anchor:
+            self.rounds_done = self.chain.position
+            self.record.reopen(self.chain.position)
 
     def copy(self) -> PersistentState:
         """What a disk would hold now; later notes do not change it. Models are values, and are not copied."""

@@ -70,6 +70,12 @@ JOIN_S = 0.5
 LONGEST_LINGER_S = 20.0
 
 
+NO_VOTE = (
+    "what this party did in the run before is forgotten: it takes the state of the others over, and has no vote until "
+    "a round that it took part in is committed"
+)
+
+
 class Stopped(Exception):
     """The process was told to stop."""
 
@@ -124,6 +130,8 @@ def _run(
     rules = rules_of(context.loaded.config, context.loaded.roster, len(first))
     if holds_model(scheme, context.name):
         state.model = first
+    if scheme.has_chain:
+        _join_chain(context, checkpoints, state, log)
     state.life = checkpoints.next_life
     checkpoints.save(state)
     start = int.from_bytes(require_real_entropy(system_entropy)(4), "big")
@@ -153,6 +161,19 @@ def _run(
         recording=recording,
     )
     return process.run()
+
+
+def _join_chain(context: RoleContext, checkpoints: StateFolder, state: PersistentState, log: RoleLog) -> None:
+    """Take up the chain of the roster, and say where we are in it, so that an organiser can be told."""
+    roster = context.loaded.roster
+    forgetful = context.options.fresh and not checkpoints.knows_other_chain_than(roster)
+    try:
+        state.join_chain(roster, forgetful=forgetful)
+    except LocalProtocolError as refusal:
+        raise ParameterError([f"{checkpoints.folder}: {refusal}"]) from refusal
+    if forgetful and context.name != SERVER:
+        log.say("warning", text=NO_VOTE)
+    log.tell_position(state.chain)
 
 
 @dataclass

@@ -50,8 +50,12 @@ def state_hash(chain: bytes, position: int, before: bytes, model: bytes, memory:
     return hashed("state", chain, u64(position), before, model, memory)
 
 
-def anchor_digest(chain: bytes, position: int, state: bytes, electorate: tuple[str, ...]) -> bytes:
-    return hashed("anchor", chain, u64(position), state, *(name.encode() for name in electorate))
+def anchor_digest(
+    chain: bytes, position: int, state: bytes, electorate: tuple[str, ...], checkpoint: int
+) -> bytes:
+    return hashed(
+        "anchor", chain, u64(position), state, u64(checkpoint), *(name.encode() for name in electorate)
+    )
 
 
 def roster_digest(version: int, anchor: bytes | None) -> bytes:
@@ -68,7 +72,8 @@ def anchor_case(position: int, electorate: tuple[str, ...]) -> Json:
     before = fixed(f"before {label}") if position else b""
     memory = fixed(f"memory {label}") if position else NO_MEMORY
     state = state_hash(chain, position, before, model, memory)
-    digest = anchor_digest(chain, position, state, electorate)
+    checkpoint = position % 3
+    digest = anchor_digest(chain, position, state, electorate, checkpoint)
     return {
         "name": f"position {position}, {len(electorate)} voters",
         "chain": chain.hex(),
@@ -78,6 +83,7 @@ def anchor_case(position: int, electorate: tuple[str, ...]) -> Json:
         "memory_hash": memory.hex(),
         "state_hash": state.hex(),
         "electorate": list(electorate),
+        "checkpoint": checkpoint,
         "digest": digest.hex(),
         "version": 3,
         "identities": [{"name": name, "role": ROLES[name], "verify_key": key} for name, key in KEYS.items()],
@@ -98,7 +104,7 @@ def first_model_case(name: str, length: int) -> Json:
 
 def bad_cases() -> list[Json]:
     good = anchor_case(1, ELECTORATES[1])
-    kept = {key: good[key] for key in ("chain", "position", "state_hash", "electorate")}
+    kept = {key: good[key] for key in ("chain", "position", "state_hash", "electorate", "checkpoint")}
     changes: dict[str, Json] = {
         "nobody": {"electorate": []},
         "out of order": {"electorate": ["bob", "alice"]},

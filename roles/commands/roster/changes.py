@@ -31,6 +31,7 @@ def describe_anchor(anchor: Anchor) -> str:
     """Where the chain begins, for people to compare."""
     return (
         f"chain {anchor.chain.hex()}, position {anchor.position}, state {anchor.state_hash.hex()}, "
+        f"checkpoint {anchor.checkpoint}, "
         f"{len(anchor.electorate)} may vote there: {', '.join(anchor.electorate)}"
     )
 

@@ -9,8 +9,11 @@ parties first, and copy the new one to every machine.
 
 Without --yes it shows what would be signed, and signs nothing.
 
+Position and state are read from the state folders of parties on this machine (--from), which must agree, or given as
+the parties' logs say them ("holds: position 7, state 9f2c...").
+
 examples:
-  veilsum roster checkpoint fed --position 7 --state-hash 9f2c...
+  veilsum roster checkpoint fed --from alice --from bob
   veilsum roster checkpoint fed --position 7 --state-hash 9f2c... --evict mallory --yes
 
 exit codes:
@@ -43,11 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--position",
         metavar="P",
         type=int,
-        required=True,
         help="the last position that the parties hold, 0 for the first model",
     )
+    parser.add_argument("--state-hash", metavar="HEX", help="the hash of the state at that position")
     parser.add_argument(
-        "--state-hash", metavar="HEX", required=True, help="the hash of the state at that position"
+        "--from",
+        dest="holders",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="take both from the state folder of this party, DIR/state/NAME; may be repeated",
     )
     parser.add_argument("--evict", metavar="NAME", help="a party that goes")
     parser.add_argument(
@@ -93,9 +101,37 @@ def _anchor(args: argparse.Namespace) -> Anchor:
     strangers = sorted(set(electorate) - set(staying))
     if strangers:
         raise ParameterError([f"--electorate: {', '.join(strangers)} will not be on the roster"])
+    position, state_hash = _held(args) if args.holders else _given(args)
+    least = FederationConfig.from_toml(args.folder / FILE_NAME, run_code=True).cohort_floor
+    return checkpoint_anchor(roster.anchor, position, state_hash, electorate, least)
+
+
+def _given(args: argparse.Namespace) -> tuple[int, bytes]:
+    """Position and state as the command line has them."""
+    from veilsum.protocol.errors import ParameterError
+
+    if args.position is None or args.state_hash is None:
+        raise ParameterError(["which position? Give --from NAME, or both --position and --state-hash"])
     try:
-        state_hash = bytes.fromhex(args.state_hash)
+        return args.position, bytes.fromhex(args.state_hash)
     except ValueError:
         raise ParameterError([f"--state-hash: {args.state_hash!r} is not hexadecimal"]) from None
-    least = FederationConfig.from_toml(args.folder / FILE_NAME, run_code=True).cohort_floor
-    return checkpoint_anchor(roster.anchor, args.position, state_hash, electorate, least)
+
+
+def _held(args: argparse.Namespace) -> tuple[int, bytes]:
+    """Position and state as the named parties have them on disk, if they agree."""
+    from veilsum.protocol.errors import LocalProtocolError, ParameterError
+    from veilsum.roles.federation.folder import load_federation
+    from veilsum.roles.process.held_model import held_position
+
+    if args.position is not None or args.state_hash is not None:
+        raise ParameterError(["--from says position and state: leave out --position and --state-hash"])
+    loaded = load_federation(args.folder)
+    try:
+        held = {name: held_position(loaded, name) for name in args.holders}
+    except LocalProtocolError as refusal:
+        raise ParameterError([f"--from: {refusal}"]) from refusal
+    if len(set(held.values())) > 1:
+        told = "; ".join(f"{name}: position {at}, state {state.hex()}" for name, (at, state) in held.items())
+        raise ParameterError([f"--from: they hold different states: {told}; name those who go on together"])
+    return next(iter(held.values()))

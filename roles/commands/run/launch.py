@@ -3,7 +3,8 @@
 A live view shows where they are; the summary names the final model. Ctrl-C stops all of them cleanly. What each
 process told stands in DIR/logs, one JSON line per fact. With --record-views every process also writes what it saw to
 FOLDER/NAME.view, secrets included, for `veilsum audit run --view`. A second launch of the same folder needs --resume
-(to go on, for instance after raising `rounds`) or --fresh.
+(to go on, for instance after raising `rounds`) or --fresh. Where parties hold a chain of models, --fresh and --init
+begin another chain: that is signed with the organiser's key in DIR/organiser, and takes the keys of all parties.
 
 examples:
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed --json out.json
@@ -66,11 +67,12 @@ def run(args: argparse.Namespace) -> int:
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
     arguments = [*(["--data", str(args.data)] if args.data else [])]
-    arguments += [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
-    if args.init is not None and not args.resume and loaded.config.load_scheme().has_chain:
-        loaded = _begin_with(loaded, args.init)
+    if (args.init is not None or args.fresh) and not args.resume and loaded.config.load_scheme().has_chain:
+        loaded = _begin_anew(loaded, args.init)
+    else:
+        arguments += [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
     with LiveView(loaded.config) as view:
         launch = Launch(loaded, arguments, args.init, _views_folder(args.record_views), view.on_fact)
         outcome = asyncio.run(launch.run())
@@ -80,13 +82,24 @@ def run(args: argparse.Namespace) -> int:
     return outcome.exit_code
 
 
-def _begin_with(loaded: LoadedFederation, init: Path) -> LoadedFederation:
-    """The federation with this first model in its roster, which takes the organiser's key and those of all parties."""
-    from veilsum.roles.federation.enrolment import begin_with
-    from veilsum.roles.federation.folder import ORGANISER_FOLDER
-    from veilsum.roles.process.context import enter_as
+def _begin_anew(loaded: LoadedFederation, init: Path | None) -> LoadedFederation:
+    """The federation with another chain in its roster, and with nothing left of the one before.
 
-    begin_with(loaded.folder, loaded.folder / ORGANISER_FOLDER, init)
+    That takes the organiser's key and those of all parties: without them nothing is changed.
+    """
+    from veilsum.roles.federation.enrolment import begin_anew
+    from veilsum.roles.federation.folder import ORGANISER_FOLDER
+    from veilsum.roles.process.checkpoint import StateFolder
+    from veilsum.roles.process.context import enter_as, state_folder
+
+    folders = {name: state_folder(loaded.folder, name) for name in (SERVER, *loaded.roster.participants)}
+    kept = [StateFolder(path, name, loaded.config.agreed_digest) for name, path in folders.items()]
+    for one in kept:
+        one.acquire()
+        one.release()
+    begin_anew(loaded.folder, loaded.folder / ORGANISER_FOLDER, init)
+    for one in kept:
+        one.clear()
     return enter_as(loaded.folder, loaded.key_folder(SERVER))[0]
 
 

@@ -76,7 +76,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     again.add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint, if there is one"
     )
-    again.add_argument("--fresh", action="store_true", help="forget an earlier run")
+    again.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget an earlier run; where parties vote on models, this one has no vote until it took part again",
+    )
     parser.add_argument(
         "--record-view",
         type=Path,

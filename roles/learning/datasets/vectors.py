@@ -1,7 +1,7 @@
 """`vectors:D`: random vectors instead of training, to measure what a protocol costs. No torch.
 
 Values are uniform in [-1, 1), so that they fit every clip of at least 1. A round's vector is a function of
-the seed, the party and the round.
+the seed, the party and the round, and of the number of the checkpoint before it, if there was one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.contract import FloatVector, LocalUpdate, require_float_vector
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.seeds import generator
+from veilsum.roles.learning.seeds import again, generator
 
 MAX_DIMENSION = 10**9
 
@@ -36,10 +36,11 @@ class VectorsTask:
 class VectorLearner:
     """The learner of `vectors:D`: it implements `Learner` of roles/learning/contract.py."""
 
-    def __init__(self, task: VectorsTask, party_index: int, seed: int) -> None:
+    def __init__(self, task: VectorsTask, party_index: int, seed: int, checkpoint: int = 0) -> None:
         self._dimension = task.dimension
         self._party = party_index
         self._seed = seed
+        self._anew = again(checkpoint)
 
     def initial_model(self) -> FloatVector:
         return np.zeros(self._dimension, dtype=np.float32)
@@ -50,9 +51,8 @@ class VectorLearner:
             raise LocalProtocolError(
                 f"the model has {model.size} values, vectors of {self._dimension} were asked for"
             )
-        vector = generator(self._seed, "vectors", self._party, round).random(
-            self._dimension, dtype=np.float32
-        )
+        stream = generator(self._seed, "vectors", self._party, round, *self._anew)
+        vector = stream.random(self._dimension, dtype=np.float32)
         vector *= 2
         vector -= 1
         return LocalUpdate(vector, samples=1, loss=0.0)

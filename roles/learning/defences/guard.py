@@ -63,11 +63,15 @@ class RoundWork:
     learning_rate: float
     start: FloatVector
     network: nn.Module
+    anew: tuple[int, ...] = ()
+    """The number of the checkpoint after which it is done, if there was one."""
 
     @cached_property
     def label(self) -> bytes:
-        """Names this piece of work and no other: the round, and the model it starts from."""
-        return self.round.to_bytes(8, "big") + hashlib.sha256(self.start.tobytes()).digest()
+        """Names this piece of work and no other: the round, the model it starts from, and the checkpoint before it."""
+        numbers = (self.round, *self.anew)
+        framed = b"".join(number.to_bytes(8, "big") for number in numbers)
+        return framed + hashlib.sha256(self.start.tobytes()).digest()
 
 
 class Fitter(Protocol):

@@ -1,7 +1,8 @@
 """Local training with torch, as a pure function of (model, round).
 
-Everything random in a call is drawn from (seed, party, round): batch order from a numpy generator, dropout
-and the like from torch's generators inside `deterministic`. No optimiser state outlives the call. A re-run,
+Everything random in a call is drawn from (seed, party, round), and after a checkpoint from its number, too: batch order
+from a numpy generator, dropout and the like from torch's generators inside `deterministic`. No optimiser state outlives
+the call. A re-run,
 a resumed run and a run over another transport therefore give the same bytes on the same kind of device.
 
 Implements specs/learning.md, section 2.
@@ -21,7 +22,7 @@ from torch import nn
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.roles.learning.contract import FloatVector, LocalUpdate, TrainingFailed, require_float_vector
 from veilsum.roles.learning.defences.guard import Fitter, Guard, Party, PlainFitter, RoundWork
-from veilsum.roles.learning.seeds import derive_seed, generator
+from veilsum.roles.learning.seeds import again, derive_seed, generator
 from veilsum.roles.learning.splits import Split, divide
 from veilsum.roles.learning.task import Samples, Task
 from veilsum.roles.learning.training.determinism import deterministic
@@ -41,6 +42,8 @@ class LearnerParts:
     split: Split
     options: TrainingOptions
     seed: int
+    checkpoint: int = 0
+    """How many checkpoints the chain of models has had: after each one parties train with other batches."""
 
 
 class TorchLearner:
@@ -55,6 +58,7 @@ class TorchLearner:
         self._party, self._parties = index, parties
         self._options = parts.options
         self._seed = parts.seed
+        self._anew = again(parts.checkpoint)
         self._device = available_device(parts.options.device, index)
         self._feed = Feed(task.train.take(divided[index]), self._device)
         self._test = Feed(task.test, self._device)
@@ -80,7 +84,7 @@ class TorchLearner:
         learning_rate = self._options.learning_rate_at(round)
         with self._torch("train", round) as module:
             load_vector(module, model)
-            work = RoundWork(round, learning_rate, model, module)
+            work = RoundWork(round, learning_rate, model, module, self._anew)
             if self._options.payload == "gradient":
                 payload, loss = self._gradient(work)
                 local = (model - np.float32(learning_rate) * payload).astype(np.float32)
@@ -112,7 +116,7 @@ class TorchLearner:
     def _train(self, work: RoundWork) -> float:
         """Train the work's network in place; returns the mean loss."""
         module, objective = self._guard.prepare(work.network, self._objective, work)
-        order = generator(self._seed, "batches", self._party, work.round)
+        order = generator(self._seed, "batches", self._party, work.round, *self._anew)
         loss = self._fitter.train(module, objective, self._feed, order, work)
         self._guard.finish(module, None, work)
         return loss
@@ -137,7 +141,7 @@ class TorchLearner:
         """The samples that the gradient of a round is taken over."""
         if self._options.gradient_batch != "mini":
             return np.arange(self.samples)
-        order = generator(self._seed, "batches", self._party, round)
+        order = generator(self._seed, "batches", self._party, round, *self._anew)
         return order.permutation(self.samples)[: self._options.batch_size]
 
     def _objective(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -162,7 +166,9 @@ class TorchLearner:
         try:
             with deterministic(derive_seed(self._seed, "model"), self._device):
                 module = self._task.build_model().to(self._device)
-            with deterministic(derive_seed(self._seed, purpose, self._party, round), self._device):
+            with deterministic(
+                derive_seed(self._seed, purpose, self._party, round, *self._anew), self._device
+            ):
                 yield module
         except TrainingFailed as error:
             raise TrainingFailed(

@@ -24,6 +24,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a position below 0": ({"position": -1}, "position"),
     "a position that no header can carry": ({"position": 2**63}, "position"),
     "a truth value as position": ({"position": True}, "position"),
+    "a number of checkpoints below 0": ({"checkpoint": -1}, "checkpoints"),
     "nobody who votes": ({"electorate": ()}, "electorate"),
     "a voter twice": ({"electorate": ("a", "a")}, "once"),
     "voters out of order": ({"electorate": ("b", "a")}, "sorted"),
@@ -49,7 +50,13 @@ def test_an_anchor_that_breaks_a_rule_cannot_be_built(defect: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"chain": bytes(32)}, {"position": 8}, {"state_hash": bytes(32)}, {"electorate": ANCHOR.electorate[:2]}],
+    [
+        {"chain": bytes(32)},
+        {"position": 8},
+        {"state_hash": bytes(32)},
+        {"electorate": ANCHOR.electorate[:2]},
+        {"checkpoint": 1},
+    ],
 )
 def test_every_part_of_the_anchor_is_under_the_hash_of_the_roster(change: dict[str, Any]) -> None:
     hashes = {Roster(3, MEMBERS, anchor).digest for anchor in (None, ANCHOR, replace(ANCHOR, **change))}

@@ -23,7 +23,8 @@ def cases(name: str) -> list[Any]:
 
 def anchor_of(case: dict[str, Any]) -> Anchor:
     chain, state = bytes.fromhex(case["chain"]), bytes.fromhex(case["state_hash"])
-    return Anchor(chain, case["position"], state, tuple(map(PartyId, case["electorate"])))
+    electorate = tuple(map(PartyId, case["electorate"]))
+    return Anchor(chain, case["position"], state, electorate, case["checkpoint"])
 
 
 def test_the_files_are_what_their_maker_writes() -> None:

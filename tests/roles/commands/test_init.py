@@ -24,7 +24,7 @@ from veilsum.roles.federation.enrolment import (
     sign_again,
 )
 from veilsum.roles.federation.folder import enter_federation, load_federation, require_complete
-from veilsum.roles.federation.pins import PIN_FILE
+from veilsum.roles.federation.pins import PIN_FILE, pin_organiser
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
 from veilsum.transport.mqtt.topics import Topics
@@ -79,6 +79,8 @@ def test_what_is_secret_is_closed_to_others(fed: Path) -> None:
         "broker/mosquitto.conf",
         "broker/ca.pem",
         "broker/server.pem",
+        *(f"first-models/{name}.json" for name in NAMES),
+        *(f"keys/{name}/first-model.json" for name in NAMES),
     }
     for folder in ("organiser", "keys", "keys/alice", "keys/server", "broker"):
         assert stat.S_IMODE((fed / folder).stat().st_mode) == 0o700
@@ -187,9 +189,18 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
         for file in ("identity.pub.json", "broker-login"):
             (sent / file).write_bytes((theirs / name / file).read_bytes())
         assert cli.main(["roster", "add", str(fed), str(sent / "identity.pub.json")]) == 0
+    with refusal(ParameterError, "first-model", "sign"):
+        require_complete(load_federation(fed))
+    stated = []
+    for name in NAMES:
+        pin_organiser(theirs / name, load_federation(fed).signed.organiser)
+        assert cli.main(["keys", "first-model", str(fed), "--key", str(theirs / name)]) == 0
+        (theirs / name / PIN_FILE).unlink()
+        stated += ["--first-model", str(theirs / name / "first-model.json")]
+    assert cli.main(["roster", "sign", str(fed), *stated]) == 0
     loaded = load_federation(fed)
     require_complete(loaded)
-    assert loaded.signed.version == 5
+    assert loaded.signed.version == 6
     with refusal(PrivateFileError, "organiser", "trusted", path=theirs / "alice" / PIN_FILE):
         enter_federation(fed, theirs / "alice")
     capsys.readouterr()

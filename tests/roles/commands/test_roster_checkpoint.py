@@ -5,18 +5,27 @@ The scheme is `masked` as it is where its parties hold the chain.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.support.refusals import require_mentions
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.participation import Given
 from veilsum.protocol.schemes.registry import find_scheme
+from veilsum.protocol.wire.messages import Stamp
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import create_federation, sign_again
 from veilsum.roles.federation.folder import load_federation
 from veilsum.roles.federation.pins import accept_roster
+from veilsum.roles.process.checkpoint import StateFolder
+from veilsum.roles.process.context import state_folder
+from veilsum.roles.process.persistent_state import PersistentState
 
 NAMES = ("alice", "bob", "carol", "dora")
 STATE = bytes(range(32))
@@ -59,7 +68,7 @@ def test_without_yes_it_shows_what_it_would_sign_and_signs_nothing(
 def test_with_yes_the_chain_goes_on_from_there(fed: Path) -> None:
     chain = anchor_of(fed).chain
     assert checkpoint(fed, "--yes") == 0
-    assert anchor_of(fed) == Anchor(chain, 7, STATE, load_federation(fed).roster.participants)
+    assert anchor_of(fed) == Anchor(chain, 7, STATE, load_federation(fed).roster.participants, 1)
     accepted = accept_roster(fed / "roster.json", fed / "keys" / "alice")
     assert (accepted.version, accepted.roster.anchor) == (2, anchor_of(fed))
 
@@ -101,6 +110,52 @@ def test_what_could_not_go_on_is_refused_and_nothing_is_signed(
     assert checkpoint(fed, "--yes", *arguments) == 2
     assert says in capsys.readouterr().err
     assert (fed / "roster.json").read_bytes() == before
+
+
+def hold(fed: Path, name: str, model: float) -> None:
+    """Let a party's folder hold the first state of the chain, or that of another model."""
+    loaded = load_federation(fed)
+    state = PersistentState(0, np.full(7, model, dtype=np.float32))
+    state.join_chain(loaded.roster)
+    folder = StateFolder(state_folder(fed, name), PartyId(name), loaded.config.agreed_digest)
+    folder.acquire()
+    folder.save(state)
+    folder.release()
+
+
+def test_position_and_state_are_read_from_folders_that_agree(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, command = anchor_of(fed), ["roster", "checkpoint", str(fed), "--yes", "--from", "alice"]
+    for name, model in (("alice", 0.0), ("bob", 0.0), ("carol", 1.0)):
+        hold(fed, name, model)
+    assert cli.main([*command, "--from", "carol"]) == 2
+    require_mentions(capsys.readouterr().err, "alice", "carol", before.state_hash.hex())
+    assert cli.main([*command, "--from", "dora"]) == 2
+    assert cli.main([*command, "--position", "0"]) == 2
+    assert anchor_of(fed) == before
+    assert cli.main([*command, "--from", "bob"]) == 0
+    assert anchor_of(fed) == replace(before, checkpoint=1)
+
+
+def test_a_checkpoint_opens_its_position_anew_and_refuses_other_states(fed: Path) -> None:
+    hold(fed, "alice", 0.0)
+    first = load_federation(fed).roster
+    state = PersistentState(0, np.zeros(7, dtype=np.float32))
+    state.join_chain(first)
+    state.record.give(Stamp(b"", 0, 0), bytes(32), bytes(32))
+    state.record.spend(Stamp(b"", 0, 0), NAMES, NAMES)
+    assert cli.main(["roster", "checkpoint", str(fed), "--yes", "--from", "alice"]) == 0
+    again = load_federation(fed).roster
+    state.join_chain(again)
+    assert state.chain is not None and again.anchor is not None
+    assert state.chain.anchor == again.anchor.digest
+    assert (state.record.spent, state.record.given) == ({}, Given())
+    for model in (1.0, 2.0):
+        other = PersistentState(0, np.full(7, model, dtype=np.float32))
+        other.join_chain(first)
+        with refusal(LocalProtocolError, "--fresh", again.anchor.state_hash.hex()):
+            other.join_chain(again)
 
 
 def test_a_position_before_the_last_checkpoint_is_refused(

@@ -23,7 +23,7 @@ from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import (
     add_party,
-    begin_with,
+    begin_anew,
     create_federation,
     create_party,
     evict_party,
@@ -195,7 +195,7 @@ def test_the_anchor_stays_when_members_or_settings_change(fed: Path, tmp_path: P
 def test_another_first_model_of_all_begins_another_chain(fed: Path, tmp_path: Path) -> None:
     before = begun(fed)
     save_model(tmp_path / "other.safetensors", OTHER, layout_of(VectorsTask.parse("7")))
-    begin_with(fed, fed / "organiser", tmp_path / "other.safetensors")
+    begin_anew(fed, fed / "organiser", tmp_path / "other.safetensors")
     assert begun(fed).chain != before.chain
     assert begun(fed) == first_anchor(begun(fed).chain, hash_model(OTHER), NAMES)
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.support.brokers.broker import BrokerProcess, needs_mosquitto
 from tests.support.federations import Company, broker_of, change_settings, make_federation
 from tests.support.refusals import require_mentions
 from veilsum.roles.cli import main as cli
+from veilsum.roles.federation.enrolment import begin_anew
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.learning.contract import sha256_of
 from veilsum.roles.process.held_model import held_model
@@ -118,10 +120,12 @@ def test_going_on_after_the_end_gives_the_bytes_of_one_long_run(
     fed: LoadedFederation, broker: BrokerProcess
 ) -> None:
     """Two rounds, then `rounds = 3` and --resume, equal three rounds straight; without --resume it is refused."""
-    for rounds, argument in ((2, "--fresh"), (3, "--resume")):
+    begin_anew(fed.folder, fed.folder / "organiser", None)
+    shutil.rmtree(fed.folder / "state", ignore_errors=True)
+    for rounds, arguments in ((2, ()), (3, ("--resume",))):
         fed = change_settings(fed, rounds=rounds)
         with Company(fed) as company:
-            roles = company.start_all(argument)
+            roles = company.start_all(*arguments)
             assert [role.end() for role in roles.values()] == [0] * 4, roles["server"].said()
     straight = simulate(fed.folder / "federation.toml")
     assert sha256_of(held_model(fed, "server")[0]) == sha256_of(straight.model)
