@@ -59,6 +59,13 @@ class ChainTerms:
             require_certificate(self.ballots, self.roster, self.parameters, certificate)
             self._verified = {known, *list(self._verified)[: _REMEMBERED - 1]}
 
+    def require_reached(self, position: int) -> None:
+        """Refuse a position that the organiser has moved the beginning past: nothing there is certified any more."""
+        if position < self.anchor.position:
+            raise Rejection(
+                AbortReason.REPLAY, f"position {position}, and the chain begins at {self.anchor.position}"
+            )
+
     def require_supported(self, position: int, certificate: Certificate | None) -> None:
         """Refuse a claim to a position beyond the anchor that no certificate bears out."""
         if not self.certifies or position <= self.anchor.position:
@@ -119,6 +126,7 @@ class ChainMember:
             raise Rejection(
                 AbortReason.REPLAY, f"a session at position {position}, this party holds {self.position}"
             )
+        self.terms.require_reached(position)
         if position > self.position:
             self.terms.require_supported(position, certificate)
         known = certificate if position > self.position else self.record.certificate
@@ -172,13 +180,13 @@ class ChainMember:
         Where nobody votes, the server's word is all there is: the hash that it claims.
         """
         position = given.position
+        self.terms.require_reached(position)
         state = ChainState.of(self.terms.chain, position, given.before, given.model, given.memory)
         if position == self.terms.anchor.position:
             expected, took_part = self.terms.anchor.state_hash, True
         elif self.terms.certifies:
             self.terms.require_supported(position, certificate)
-            assert certificate is not None
-            expected = certificate.ballot.after
+            expected = certificate.ballot.after if certificate is not None else b""
         else:
             expected = given.claimed
         if state.hash != expected or given.claimed not in (b"", state.hash):

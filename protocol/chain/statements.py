@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.agreed.parameters import Parameters, Recovery
+from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.position import (
     AnyCohort,
@@ -63,23 +63,18 @@ class EnteredAttempt:
         return AttemptRecord(self.stamp(position), frozenset(self.members), self.uploaded, signed)
 
 
-def list_digest(stamp: Stamp, survivors: Iterable[PartyId]) -> bytes:
-    """What the server signs as it proposes a list."""
-    return stamp.digest(LIST_DOMAIN, "\n".join(survivors).encode())
+def list_digest(stamp: Stamp, survivors: Iterable[PartyId], members: Iterable[PartyId]) -> bytes:
+    """What the server signs as it proposes a list: who is in it, and out of whom; that decides how many open it."""
+    listed = ("\n".join(sorted(names)).encode() for names in (survivors, members))
+    return stamp.digest(LIST_DOMAIN, *listed)
 
 
-def require_vouched(
-    roster: Roster, parameters: Parameters, position: int, attempts: Iterable[EnteredAttempt]
-) -> None:
-    """Refuse a statement about a list that the server did not propose; without recovery it proposes none."""
+def require_vouched(roster: Roster, position: int, attempts: Iterable[EnteredAttempt]) -> None:
+    """Refuse a statement about a list that the server did not propose."""
     for one in attempts:
-        if not one.released:
-            continue
-        if parameters.recovery is Recovery.SHARES:
-            digest = list_digest(one.stamp(position), one.released)
+        if one.released:
+            digest = list_digest(one.stamp(position), one.released, one.members)
             roster.verify(SERVER, LIST_DOMAIN, digest, one.voucher)
-        elif set(one.released) != set(one.members):
-            raise Rejection(AbortReason.SURVIVOR_LIST, "a list is stated that is not of all members")
 
 
 def voters_rule(parameters: Parameters) -> VotersOf:

@@ -127,11 +127,13 @@ def require_certificate(
     Who was evicted since is still of the electorate, and its signature counts for nothing.
     """
     ballot = certificate.ballot
-    names = list(ballot.electorate)
+    names, survivors = list(ballot.electorate), list(ballot.survivors)
     if not names or names != sorted(set(names)) or not set(certificate.signatures) <= set(names):
         raise Rejection(
             AbortReason.BAD_CERTIFICATE, "its electorate is not a sorted list with every signer in it"
         )
+    if not survivors or survivors != sorted(set(survivors)):
+        raise Rejection(AbortReason.BAD_CERTIFICATE, "its survivors are not a sorted list")
     count = VoteCount(anchor, roster, parameters, ballot)
     for voter, signature in certificate.signatures.items():
         if voter in roster.participants:

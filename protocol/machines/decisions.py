@@ -40,12 +40,13 @@ class UpdateGiven(Decision):
 class RoundSpent(Decision):
     """From here on a sum over this cohort may be open; none is named where it is not known over whom.
 
-    `voucher` is the server's signature under the list, where it proposed one.
+    `voucher` is the server's signature under the list, where it proposed one, and `listed` everyone that list names.
     """
 
     cohort: frozenset[PartyId]
     electorate: frozenset[PartyId]
     voucher: bytes = b""
+    listed: tuple[PartyId, ...] = ()
 
 
 @dataclass(frozen=True)

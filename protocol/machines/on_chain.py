@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
@@ -64,9 +65,14 @@ class ParticipantOnChain(SumRules):
         return self._member.point()
 
     def stated(self) -> tuple[ChainRecord, tuple[EnteredAttempt, ...]]:
-        """What a hello says of the chain, and of our attempts at its position where lists are voted on."""
-        votes = self._member.terms.certifies
-        return self.record, self._participation.attempts_at(self.record.position) if votes else ()
+        """What a hello says of the chain, and of our attempts at its position where lists are signed there."""
+        said = self._participation.attempts_at(self.record.position) if self._lists_are_signed else ()
+        return self.record, said
+
+    @property
+    def _lists_are_signed(self) -> bool:
+        """Without recovery nobody proposes a list: the upload itself spends the round, for the same parties only."""
+        return self._member.terms.certifies and self._parameters.recovery is Recovery.SHARES
 
     def enter_session(self, session: Session, opened: SessionOpened) -> list[Event]:
         """Refuse a session at the wrong position, or one that could certify nothing.
@@ -76,7 +82,7 @@ class ParticipantOnChain(SumRules):
         position = opened.stamp.round
         won = self._member.consider_session(position, opened.certificate, session.voters(position))
         self._session, self._rules, self._began_at = session, None, position
-        if self._member.terms.certifies:
+        if self._lists_are_signed:
             self._rules = PositionRules.of(self._me, self._parameters, session.statements(position))
         return [] if won is None else self._take_won(won)
 

@@ -106,9 +106,12 @@ class ParticipationRecord:
         cohort: Collection[PartyId],
         electorate: Collection[PartyId],
         voucher: bytes = b"",
+        listed: tuple[PartyId, ...] = (),
     ) -> DecisionMade:
         """From here on a sum over this cohort may be open; the decision must be durable before the next message."""
-        spent = RoundSpent(stamp.round, stamp.attempt, frozenset(cohort), frozenset(electorate), voucher)
+        spent = RoundSpent(
+            stamp.round, stamp.attempt, frozenset(cohort), frozenset(electorate), voucher, listed
+        )
         return self._decide(spent)
 
     def _decide(self, decision: Decision) -> DecisionMade:
@@ -146,8 +149,12 @@ class ParticipationRecord:
         self.spent = {**dict.fromkeys(self.spent), decision.round: details}
         if decision.cohort:
             self.remember(decision.cohort)
-            released = tuple(sorted(decision.cohort))
-            self._note_attempt(decision, released=released, voucher=decision.voucher)
+            self._note_released(decision)
+
+    def _note_released(self, decision: RoundSpent) -> None:
+        changes: dict[str, Any] = {"released": tuple(sorted(decision.cohort)), "voucher": decision.voucher}
+        changes |= {"members": decision.listed} if decision.listed else {}
+        self._note_attempt(decision, **changes)
 
     def reopen(self, round_number: int) -> None:
         """The organiser opened a position anew: what we did in its rounds and later is no more to be repeated."""

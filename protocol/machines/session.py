@@ -240,7 +240,7 @@ class SessionTerms:
         self.roster.require_participant(name)
         require_agreement_key(hello.box_key)
         self.roster.verify(name, HELLO_DOMAIN, self.hello_digest(name, hello), hello.signature)
-        require_vouched(self.roster, self.parameters, hello.rounds_done, hello.attempts)
+        require_vouched(self.roster, hello.rounds_done, hello.attempts)
 
     def open(self, hellos: Mapping[PartyId, HelloRecord]) -> Session:
         """The session of these hellos, sorted by name; both sides compute it."""

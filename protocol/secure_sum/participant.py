@@ -137,7 +137,9 @@ class ShareRecovery:
         """Decide, then send: from here on a sum over this cohort may be open, whether we ever hear of it or not."""
         agreed, stamp = self._checked.agreed, self._context.stamp
         released = self._keeper.release(stamp, agreed.survivors, agreed.dropped)
-        spent = self._context.record.spend(stamp, agreed.survivors, self._share_graph.parties, agreed.voucher)
+        spent = self._context.record.spend(
+            stamp, agreed.survivors, self._share_graph.parties, agreed.voucher, agreed.named
+        )
         return [spent, Send(SERVER, released)]
 
     @property

@@ -45,8 +45,17 @@ class SurvivorList(Message):
     """The server's signature under the survivors: a member that signed the list can prove who proposed it."""
 
     def vouched(self, server: Identity) -> SurvivorList:
-        digest = list_digest(self.stamp.without_model(), self.survivors)
-        return replace(self, voucher=server.signing.sign(LIST_DOMAIN, digest))
+        """With the server's signature."""
+        return replace(self, voucher=server.signing.sign(LIST_DOMAIN, self.vouched_digest))
+
+    @property
+    def named(self) -> tuple[PartyId, ...]:
+        """Everyone of whom the list says what became of it."""
+        return tuple(sorted((*self.survivors, *self.dropped)))
+
+    @property
+    def vouched_digest(self) -> bytes:
+        return list_digest(self.stamp.without_model(), self.survivors, self.named)
 
     @property
     def digest(self) -> bytes:
@@ -111,8 +120,7 @@ class SurvivorCheck:
         self._require_partition(proposed)
         self._require_us_and_enough(proposed)
         if self._context.parameters.threat is Threat.LYING and self._context.chain is not None:
-            digest = list_digest(self._context.stamp.without_model(), proposed.survivors)
-            self._context.roster.verify(SERVER, LIST_DOMAIN, digest, proposed.voucher)
+            self._context.roster.verify(SERVER, LIST_DOMAIN, proposed.vouched_digest, proposed.voucher)
         self._mask_graph.require_connected_among(proposed.survivors)
         warnings = check_differencing(self._context, frozenset(proposed.survivors))
         self.accepted = proposed

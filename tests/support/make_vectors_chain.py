@@ -158,7 +158,7 @@ def hello_cases() -> list[Json]:
 def voucher(stated: tuple[str, ...], proposed: tuple[str, ...], number: int = 2) -> Json:
     """What the server signed in attempt 2, and what a member states of attempt `number`."""
     session, position = fixed("session"), 7
-    digest = hashed("survivors-proposed", session, u64(position), u64(2), listed(proposed))
+    digest = hashed("survivors-proposed", session, u64(position), u64(2), listed(proposed), listed(NAMES))
     return {
         "server": verify_key(PRIVATE["server"]).hex(),
         "session": session.hex(),
@@ -173,6 +173,7 @@ def voucher(stated: tuple[str, ...], proposed: tuple[str, ...], number: int = 2)
 def voucher_files() -> dict[str, Json]:
     good = voucher(NAMES[:4], NAMES[:4])
     false = [voucher(NAMES[1:], NAMES[:4]), voucher(NAMES[:4], NAMES[:4], number=3), {**good, "voucher": ""}]
+    false.append({**good, "members": list(NAMES[:4])})
     return {
         "voucher": vector_file("require_vouched", [good], OURS),
         "voucher_bad_signature": vector_file("require_vouched", false, DEFECT, "BAD_SIGNATURE"),

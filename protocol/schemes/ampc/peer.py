@@ -289,25 +289,31 @@ class AmpcPeer(AttemptMachine):
         return []
 
     def _compare(self) -> None:
-        """Commit when everyone agrees; one that disagrees is enough to end without a result."""
+        """Commit what is certified once all have spoken: whoever states another result is outvoted, not blamed.
+
+        A digest proves nothing about its sender: two may differ because one of them lies, or because the server and a
+        peer showed them different sums.
+        """
         assert self._result is not None
-        mine = self._result.digest
-        for name, theirs in sorted(self._digests.items()):
-            if name in self._survivors and (theirs.aggregate, theirs.result) != (mine.aggregate, mine.result):
-                same_sum = theirs.aggregate == mine.aggregate
-                culprit = name if same_sum else SERVER
-                detail = (
-                    f"{name} and {self._context.name} were given different sums or computed different models"
-                )
-                self._close(
-                    "comparison", Failed(AbortReason.AGGREGATES_DIFFER, culprit, detail, repeatable=False)
-                )
-                return
-        for name, theirs in list(self._digests.items()):
-            if name in self._survivors and not self._result.votes.add(name, theirs):
+        mine, votes = self._result.digest, self._result.votes
+        others = [name for name in sorted(self._digests) if name in self._survivors]
+        agreeing = [
+            name
+            for name in others
+            if (self._digests[name].aggregate, self._digests[name].result) == (mine.aggregate, mine.result)
+        ]
+        for name in agreeing:
+            if not votes.add(name, self._digests[name]):
                 del self._digests[name]
-        if not list(self._unconfirmed()) and self._result.votes.certified:
+        if list(self._unconfirmed()):
+            return
+        if votes.certified:
             self._close("comparison", self._committed())
+        elif len(agreeing) < len(others):
+            differing = ", ".join(name for name in others if name not in agreeing)
+            detail = f"{differing} state other results than {self._context.name}, and too few agree on one"
+            failed = Failed(AbortReason.AGGREGATES_DIFFER, detail=detail, repeatable=False)
+            self._close("comparison", failed)
 
     def _unconfirmed(self) -> Iterator[PartyId]:
         return (name for name in self._survivors if name not in (self._context.name, *self._digests))

@@ -19,6 +19,7 @@ the sum under the biases (`ampc`) or the sum itself (`mpc`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
 
@@ -344,17 +345,14 @@ class AmpcServer(AttemptMachine):
 
     def _conclude(self, trigger: Trigger) -> list[Event]:
         survivors = self._total.survivors
-        stated = {(digest.aggregate, digest.result) for digest in self._digests.values()}
-        silent = tuple(name for name in survivors if name not in self._digests)
-        if len(stated) > 1:
-            failed = Failed(
-                AbortReason.AGGREGATES_DIFFER,
-                detail="peers state different results",
-                repeatable=False,
-                named=self._named,
-            )
-            return self.fail(trigger, _P.CLOSED, failed)
+        stated = Counter((digest.aggregate, digest.result) for digest in self._digests.values())
+        common = stated.most_common(1)[0][0] if stated else None
+        silent = tuple(name for name in survivors if self._stated_by(name) != common)
         certificate = self._votes.certificate
+        if certificate is None and len(stated) > 1:
+            detail = f"peers state different results; {', '.join(silent[:10])} differ from most"
+            failed = Failed(AbortReason.AGGREGATES_DIFFER, detail=detail, repeatable=False, named=self._named)
+            return self.fail(trigger, _P.CLOSED, failed)
         if certificate is None:
             failed = uncertified(self._context, self._votes, silent, self._refusals)
             return self.fail(trigger, _P.CLOSED, replace(failed, named=self._named))
@@ -363,3 +361,7 @@ class AmpcServer(AttemptMachine):
         record = self._context.point.record.advanced(None, certificate, position=certificate.position)
         self.outcome = Committed(survivors, total=total, silent=silent, named=self._named, chain=record)
         return []
+
+    def _stated_by(self, name: PartyId) -> tuple[bytes, bytes] | None:
+        digest = self._digests.get(name)
+        return None if digest is None else (digest.aggregate, digest.result)

@@ -245,7 +245,7 @@ class MaskedRound:
         if len(largest) < self._context.parameters.threshold_of(len(session.members)):
             others = (dealer_of(session.id, session.members),)
         detail = f"not all members hold one group key; the next session goes without {', '.join(others[:10])}"
-        return Failed(AbortReason.BAD_KEY, detail=detail, missing=others)
+        return Failed(AbortReason.BAD_KEY, detail=detail, missing=others, left_out=others)
 
     def _keys_for(self, name: PartyId) -> CohortKeys:
         if not self._context.parameters.lists_neighbourhoods:

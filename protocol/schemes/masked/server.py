@@ -14,9 +14,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from veilsum.protocol.chain.state import ChainState
-from veilsum.protocol.errors import ProtocolError
+from veilsum.protocol.errors import ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import AttemptMachine, Failed, ServerContext, handles
+from veilsum.protocol.machines.attempt import (
+    AttemptMachine,
+    Failed,
+    ServerContext,
+    failure_of,
+    handles,
+)
 from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.transitions import TransitionTable, Trigger
 from veilsum.protocol.schemes.masked.messages import RoundKeys
@@ -87,8 +93,12 @@ class MaskedServer(AttemptMachine):
             self.outcome = replace(self._round.committed(opened), chain=record)
             return told
         self._votes = ResultVotes(self._context, self._round.survivors, after)
+        try:
+            decided = self._votes.decide()
+        except Rejection as lost:
+            return self.fail("work", _P.CLOSED, failure_of(lost, repeatable=False))
         self.move("work", _P.CERTIFYING, now + 2 * self._context.timing.phase_s)
-        return [self._votes.decide(), *told]
+        return [decided, *told]
 
     def _not_opened(self, error: ProtocolError, now: float) -> list[Event]:
         return self.fail("work", _P.CLOSED, self._round.failed(error))

@@ -74,7 +74,7 @@ def entered(case: Case) -> EnteredAttempt:
 
 def check_voucher(case: Case) -> None:
     roster = roster_of({SERVER: case["server"]})
-    require_vouched(roster, parameters(), case["position"], [entered(case)])
+    require_vouched(roster, case["position"], [entered(case)])
 
 
 CHECKS = {"require_certificate": check_certificate, "require_vouched": check_voucher}

@@ -171,9 +171,9 @@ def test_share_vectors_that_are_no_shares_are_refused(lie: str) -> None:
 
 @pytest.mark.parametrize("scheme", PEERS)
 @pytest.mark.parametrize("field", ["aggregate", "result"])
-def test_a_lying_digest_leaves_everyone_who_hears_it_without_a_result(scheme: str, field: str) -> None:
-    """A lie about the sum cannot be told from a lying server; a lie about the result names the peer."""
-    table = lying_table(scheme, 5)
+def test_a_lying_digest_is_outvoted_and_blamed_on_nobody(scheme: str, field: str) -> None:
+    """Four of five vote for one state: what the fifth says of sum or result stops neither them nor itself."""
+    table = lying_table(scheme, 5, rounds=2)
 
     def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, ResultDigest) and flight.sender == P0:
@@ -183,14 +183,12 @@ def test_a_lying_digest_leaves_everyone_who_hears_it_without_a_result(scheme: st
     table.tamper = tamper
     table.run()
     honest = table.participants[1:]
-    assert nobody_has_a_result(table, *honest)
-    culprits = {failure.culprit for name in honest for failure in told(table, name).failures}
-    assert reasons(table, *honest) == {REASON.AGGREGATES_DIFFER}
-    assert culprits == {SERVER if field == "aggregate" else P0}
+    assert {len(told(table, name).commits) for name in honest} == {2}
+    assert not [failure for name in honest for failure in told(table, name).failures]
+    assert all_agree(table)
 
 
-def test_a_digest_that_lies_to_one_peer_costs_that_peer_the_round_and_no_more() -> None:
-    """p1 ends round 0 without a result, sits out the round under way, returns, and all end with the same model."""
+def test_a_digest_that_lies_to_one_peer_costs_that_peer_nothing() -> None:
     table = lying_table("ampc", 5, rounds=3)
 
     def tamper(flight: InFlight) -> Message | None:
@@ -201,8 +199,7 @@ def test_a_digest_that_lies_to_one_peer_costs_that_peer_the_round_and_no_more() 
 
     table.tamper = tamper
     table.run()
-    assert [failure.reason for failure in told(table, P1).failures][:1] == [REASON.AGGREGATES_DIFFER]
-    assert [commit.round for commit in told(table, P1).commits] == [2]
+    assert [commit.round for commit in told(table, P1).commits] == [0, 1, 2]
     assert all_agree(table)
 
 
