@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,6 +53,23 @@ class Roster:
     @cached_property
     def participants(self) -> tuple[PartyId, ...]:
         return tuple(one.name for one in self.identities if one.role in _PARTICIPANTS)
+
+    def packed(self, chosen: Collection[PartyId]) -> bytes:
+        """One bit for each participant, by name, the first one lowest: whether it is among the chosen."""
+        bits = sum(1 << place for place, name in enumerate(self.participants) if name in chosen)
+        return bits.to_bytes((len(self.participants) + 7) // 8, "little")
+
+    def unpacked(self, packed: bytes) -> tuple[PartyId, ...]:
+        """The participants that were chosen; bits for others than these are refused."""
+        names, bits = self.participants, int.from_bytes(packed, "little")
+        if len(packed) != (len(names) + 7) // 8 or bits >> len(names):
+            raise Rejection(
+                AbortReason.UNKNOWN_PARTY,
+                f"{len(packed)} bytes of bits do not fit the {len(names)} participants",
+            )
+        return tuple(
+            name for name, bit in zip(names, reversed(f"{bits:0{len(names)}b}"), strict=True) if bit == "1"
+        )
 
     def identity(self, name: str) -> PublicIdentity:
         found = self._by_name.get(PartyId(name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from veilsum.protocol.agreed.parameters import Recovery
+from veilsum.protocol.chain.hellos import HelloRecord, statements_among, voters_among
 from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
@@ -23,14 +24,11 @@ from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import (
     Farewell,
     Hello,
-    HelloRecord,
     RoundOpened,
     Session,
     SessionOpened,
     require_model_shape,
     require_no_model,
-    statements_among,
-    voters_among,
 )
 
 
@@ -236,5 +234,7 @@ class ServerOnChain:
             if theirs != position and not (name in voted and theirs == position - 1)
         )
 
-    def commit(self, record: ChainRecord) -> None:
+    def commit(self, record: ChainRecord) -> Certificate | None:
+        """Keep the position that was reached; returns what proves it."""
         self._keeper.record = record
+        return record.certificate

@@ -173,8 +173,7 @@ class ParticipantMachine:
         session = self._greeting.accept(message)
         events: list[Event] = [SessionBegan(session.id, session.members)]
         if self._chain is not None:
-            events += self._chain.enter_session(session, message)
-            self._follow_chain(self._chain)
+            events += self._followed(self._chain, self._chain.enter_session(session, message))
         self.session = session
         self._last_attempt = (-1, -1)
         self._secrets = None
@@ -187,19 +186,19 @@ class ParticipantMachine:
         self._machine = setup
         return events + self._settled(setup.start(now), now) + self._replay_early(now)
 
-    def _follow_chain(self, chain: ParticipantOnChain) -> None:
-        """The chain may have moved on: its state is ours."""
+    def _followed(self, chain: ParticipantOnChain, events: list[Event]) -> list[Event]:
+        """The chain may have moved on with these events: its state is ours."""
         if chain.record.position != self.rounds_done:
             self._training.forget()
         self.model, self.rounds_done = chain.state.model, chain.state.position
+        return events
 
     def _enter_round(self, message: RoundOpened, now: float) -> list[Event]:
         stamp = message.stamp
         self._require_new_attempt(stamp)
         taken: list[Event] = []
         if self._chain is not None:
-            taken = self._chain.enter_round(message)
-            self._follow_chain(self._chain)
+            taken = self._followed(self._chain, self._chain.enter_round(message))
         elif self._scheme.server_holds_model:
             require_model(message, self._rules.parameters.dimension)
             self.model = message.model
@@ -340,9 +339,7 @@ class ParticipantMachine:
                 self._secrets = outcome.secrets
                 if self._chain is None or outcome.chain is None:
                     return []
-                taken = self._chain.take_over(outcome.chain)
-                self._follow_chain(self._chain)
-                return taken
+                return self._followed(self._chain, self._chain.take_over(outcome.chain))
 
     def _commit(self, stamp: Stamp, outcome: Committed) -> list[Event]:
         if self._chain is not None and outcome.chain is not None:
@@ -376,9 +373,7 @@ class ParticipantMachine:
 
     def _take_parting_model(self, message: Farewell) -> list[Event]:
         if self._chain is not None:
-            taken = self._chain.take_parting_state(message)
-            self._follow_chain(self._chain)
-            return taken
+            return self._followed(self._chain, self._chain.take_parting_state(message))
         if self._scheme.server_holds_model:
             require_model_shape(message.model, self._rules.parameters.dimension)
             self.model, self.rounds_done = message.model, message.stamp.round

@@ -22,6 +22,7 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejectio
 from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
+from veilsum.protocol.machines.session import Session
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import RandomBytes
@@ -96,6 +97,10 @@ class Scheme(ABC):
     def certifies(self, parameters: Parameters) -> bool:
         """Whether parties vote on each position of the chain; without votes the server says which model is next."""
         return self.has_chain
+
+    def introducing(self, session: Session) -> Session:
+        """The server's session as it opens it: with whose hellos each member is shown, where that is not everyone's."""
+        return session
 
     def options_of(self, settings: Mapping[str, Any]) -> Mapping[str, str]:
         """What the scheme makes of the settings that all parties agree on, by name: options that users do not set."""

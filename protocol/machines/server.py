@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Rekey
+from veilsum.protocol.chain.hellos import NONCE_BYTES, HelloRecord
 from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.agreement import require_new_key
 from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
-from veilsum.protocol.identifiers import PartyId, SessionId
+from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
     Committed,
@@ -44,15 +45,12 @@ from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
 from veilsum.protocol.machines.session import (
-    NONCE_BYTES,
     Farewell,
     Hello,
-    HelloRecord,
     Invitation,
     Knock,
     RoundClosed,
     Session,
-    SessionOpened,
     SessionTerms,
     Withdrawn,
 )
@@ -80,7 +78,7 @@ class ServerMachine:
         self._record = begin.record
         self.phase: Phase = ServerPhase.IDLING
         self.session: Session | None = None
-        self._invitation = b""
+        self._terms = SessionTerms(rules.roster, rules.parameters, b"")
         self._hellos: dict[PartyId, HelloRecord] = {}
         self._expected: frozenset[PartyId] = frozenset(rules.roster.participants)
         self._knocking: set[PartyId] = set()
@@ -146,19 +144,13 @@ class ServerMachine:
                 machine = self._require_in_attempt(sender, message)
                 self._lost.add(sender)
                 warning = Warned(f"{sender} withdrew: {message.reason}")
-                return [
-                    warning,
-                    *self._settled(machine.hear_withdrawal(sender, message.reason, now), now),
-                ]
+                return [warning, *self._settled(machine.hear_withdrawal(sender, message.reason, now), now)]
 
     def _require_in_attempt(self, sender: PartyId, message: Message) -> AttemptMachine:
         machine = self._machine
         if machine is None:
-            raise RemoteProtocolError(
-                sender,
-                AbortReason.UNEXPECTED_MESSAGE,
-                f"{type(message).__name__} while {self.phase.value}",
-            )
+            detail = f"{type(message).__name__} while {self.phase.value}"
+            raise RemoteProtocolError(sender, AbortReason.UNEXPECTED_MESSAGE, detail)
         require_same_attempt(sender, message.stamp, machine.stamp)
         if self.session is None or sender not in self.session.hellos:
             raise RemoteProtocolError(sender, AbortReason.UNKNOWN_PARTY, "not in this session")
@@ -168,12 +160,12 @@ class ServerMachine:
         self._move(trigger, ServerPhase.OPENING)
         self._machine = None
         self.session = None
-        self._invitation = require_random(self._parts.random, NONCE_BYTES)
+        self._terms = replace(self._terms, invitation=require_random(self._parts.random, NONCE_BYTES))
         self._hellos = {}
         if self._chain is not None:
             self._chain.open()
         self._opening_deadline = now + self._rules.timing.opening_s
-        invitation = Invitation(Stamp(), self._invitation)
+        invitation = Invitation(Stamp(), self._terms.invitation)
         everyone = self._rules.roster.participants
         return [Send(name, self._dismissal(name) or invitation) for name in everyone]
 
@@ -189,7 +181,7 @@ class ServerMachine:
         if dismissed is not None:
             return [Send(sender, dismissed)]
         if self.phase is ServerPhase.OPENING:
-            return [Send(sender, Invitation(Stamp(), self._invitation))]
+            return [Send(sender, Invitation(Stamp(), self._terms.invitation))]
         if self.phase is ServerPhase.FINISHING:
             return [Send(sender, self._farewell(lacks_it=True))]
         self._knocking.add(sender)
@@ -197,7 +189,7 @@ class ServerMachine:
 
     def _admit(self, sender: PartyId, hello: Hello, now: float) -> list[Event]:
         """Take a hello in; one that comes too late for this session is a knock at the next."""
-        if hello.invitation != self._invitation:
+        if hello.invitation != self._terms.invitation:
             raise Rejection(AbortReason.WRONG_SESSION, "the hello answers another invitation")
         known = self._hellos.get(sender)
         if known is not None and known != hello.hello:
@@ -227,10 +219,6 @@ class ServerMachine:
         shunned = self._left_out | self._named.keys()
         indispensable = self._record.cohort_of(self.rounds_done) or frozenset()
         return (self._record.electorate_of(self.rounds_done) or everyone) - (shunned - indispensable)
-
-    @property
-    def _terms(self) -> SessionTerms:
-        return SessionTerms(self._rules.roster, self._rules.parameters, self._invitation)
 
     def _too_few_here(self) -> Failed | None:
         """Why those who are here cannot begin a session, if so."""
@@ -277,15 +265,15 @@ class ServerMachine:
 
     def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
         certificate = self._chain.record.certificate if self._chain is not None else None
-        self.session = replace(self._terms.open(self._hellos), certificate=certificate)
+        session = replace(self._terms.open(self._hellos), certificate=certificate)
+        self.session = self._scheme.introducing(session)
         self._behind = self._chain.behind(self.session) if self._chain is not None else frozenset()
         self._expected = frozenset(self.session.members)
         self._knocking -= self._expected
         self._lost = set()
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
-        opened = SessionOpened(stamp, self.session.hellos, certificate)
         events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
-        events += [Send(name, opened) for name in self.session.members]
+        events += [Send(name, opened) for name, opened in self.session.openings(stamp)]
         setup = self._scheme.server_setup(self._context(self.session))
         if setup is None:
             return events + self._begin_round(trigger, now)
@@ -338,16 +326,14 @@ class ServerMachine:
             self.model = outcome.model
         self._model_hash = outcome.model_hash
         self._behind, self._holding = frozenset(), frozenset(outcome.members) - frozenset(outcome.silent)
+        certificate = None
         if self._chain is not None and outcome.chain is not None:
-            self._chain.commit(outcome.chain)
-        certificate = outcome.chain.certificate if outcome.chain is not None else None
+            certificate = self._chain.commit(outcome.chain)
         events: list[Event] = self._name(outcome.named)
         events += [outcome.event(stamp)] if self.rounds_done >= self._rounds_told else []
         self._rounds_told = max(self._rounds_told, self.rounds_done + 1)
-        if self._scheme.server_holds_model:
-            known_hash = outcome.model_hash if self._scheme.announces_next_hash else b""
-            closed = RoundClosed(stamp, True, outcome.members, known_hash, certificate=certificate)
-            events += [Send(name, closed) for name in self.session.members]
+        known_hash = outcome.model_hash if self._scheme.announces_next_hash else b""
+        events += self._tell(RoundClosed(stamp, True, outcome.members, known_hash, certificate=certificate))
         self.rounds_done += 1
         self.attempt = self._failures = 0
         self._left_out = frozenset()
@@ -359,6 +345,11 @@ class ServerMachine:
             self._expected = (frozenset(self.session.members) - gone) | self._knocking
             return events + self._open("outcome", now)
         return events + self._begin_round("outcome", now)
+
+    def _tell(self, closed: RoundClosed) -> list[Event]:
+        """Where peers hold the model, they settle the outcome among themselves."""
+        told = self.session.members if self.session is not None and self._scheme.server_holds_model else ()
+        return [Send(name, closed) for name in told]
 
     def _name(self, named: Iterable[PartyNamed]) -> list[Event]:
         """Those who lied are left out from the next session on, for as long as this server lives."""
@@ -372,9 +363,7 @@ class ServerMachine:
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
         events: list[Event] = [*self._name(failed.named), failed.event(stamp)]
         self._left_out |= frozenset(failed.left_out)
-        if self._scheme.server_holds_model:
-            closed = RoundClosed(stamp, False, (), b"", failed.reason.value)
-            events += [Send(name, closed) for name in self.session.members]
+        events += self._tell(RoundClosed(stamp, False, (), b"", failed.reason.value))
         self.attempt += 1
         self._failures += 1
         if not failed.repeatable or self._failures >= self._rules.parameters.max_attempts:
@@ -388,8 +377,7 @@ class ServerMachine:
 
     def _abandon(self, trigger: Trigger, failed: Failed) -> list[Event]:
         self._failed = failed
-        farewells = self._finish(trigger)
-        return [*farewells, RunFailed(failed.reason, failed.culprit, failed.detail)]
+        return [*self._finish(trigger), RunFailed(failed.reason, failed.culprit, failed.detail)]
 
     def _finish(self, trigger: Trigger) -> list[Event]:
         self._move(trigger, ServerPhase.FINISHING)
@@ -402,8 +390,7 @@ class ServerMachine:
         return events
 
     def _farewell(self, *, lacks_it: bool) -> Farewell:
-        session = self.session.id if self.session is not None else SessionId(b"")
-        stamp = Stamp(session, self.rounds_done)
+        stamp = Stamp(self.session.id if self.session is not None else b"", self.rounds_done)
         return self._parting.farewell(stamp, self._failed, self.model, lacks_it=lacks_it)
 
     def _move(self, trigger: Trigger, target: Phase) -> None:

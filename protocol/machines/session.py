@@ -3,7 +3,7 @@
     participant -> server   Knock           "I am here" (any time; the server may answer much later)
     server -> everyone      Invitation      a fresh nonce; everything before it is over
     participant -> server   Hello           a signed nonce, a box key for this session, rounds done so far
-    server -> participants  SessionOpened   all hellos, unchanged
+    server -> participants  SessionOpened   all hellos, unchanged; or who is there, and the hellos that one needs
 
 The session id hashes the roster, the configuration and every hello. A participant finds its own hello in
 the list, checks the others against the roster, and computes the id itself; so parties that share a session
@@ -11,19 +11,31 @@ id agree on all of that, and a replayed message of an earlier session belongs no
 membership opens a new session: the peers of AMPC exchange new seeds, and departed peers cannot derive
 anything in it.
 
+All hellos for everyone grow with the square of the parties. Where a server that follows the protocol tells clients
+about their neighbours only, a session is therefore opened with one bit for each participant of the roster and with the
+hellos that a member needs by then; those of its neighbours come when these are drawn, and the id is the server's word.
+
 Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated
 
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.chain.hellos import (
+    NONCE_BYTES,
+    HelloRecord,
+    hello_parts,
+    statements_among,
+    voters_among,
+)
 from veilsum.protocol.chain.position import PositionStatement
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import hash_model
@@ -35,42 +47,10 @@ from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.randomness import RandomBytes, require_random
-from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
+from veilsum.protocol.wire.limits import DEFAULT_LIMITS
+from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message
 
-NONCE_BYTES = 32
 HELLO_DOMAIN = "hello"
-
-
-@record
-@dataclass(frozen=True, slots=True)
-class HelloRecord:
-    """`fresh`: has no vote at its position; `attempts`: what it did there before, where parties keep a chain."""
-
-    nonce: Annotated[bytes, Length(NONCE_BYTES)]
-    box_key: Annotated[bytes, Length(32)]
-    rounds_done: int
-    signature: Annotated[bytes, Length(64)]
-    fresh: bool = False
-    attempts: tuple[EnteredAttempt, ...] = ()
-
-    def statement(self, sender: PartyId, position: int) -> PositionStatement:
-        """What it says of a position: one that is not there was in no attempt, if it has not lost its disk.
-
-        One that is behind, and shows no attempt where it stands either, cannot be told from one that lost it.
-        """
-        here = self.attempts if self.rounds_done == position else ()
-        blank = self.rounds_done != position and not self.attempts
-        said = tuple(one.described(position) for one in here)
-        return PositionStatement(sender, said, self.fresh or blank)
-
-    def votes_at(self, position: int) -> bool:
-        """Whether it has a vote there, once it has the state.
-
-        One position further it has one if it gave its update here, and the certificate names it.
-        """
-        if self.rounds_done == position:
-            return not self.fresh
-        return self.rounds_done == position - 1 and any(one.uploaded for one in self.attempts)
 
 
 @message("session.knock")
@@ -101,11 +81,16 @@ class Hello(Message):
 @message("session.opened")
 @dataclass(frozen=True, slots=True)
 class SessionOpened(Message):
-    """All hellos; `certificate` proves the position that the session begins at, where parties keep a chain."""
+    """All hellos; `certificate` proves the position that the session begins at, where parties keep a chain.
+
+    Where these are some hellos only, `present` has a bit for each participant of the roster, by name, the first one
+    lowest: whether it is a member.
+    """
 
     stamp: Stamp
     hellos: Mapping[PartyId, HelloRecord]
     certificate: Certificate | None = None
+    present: Annotated[bytes, MaxLength(DEFAULT_LIMITS.max_parties // 8)] = b""
 
 
 @message("round.opened")
@@ -161,18 +146,46 @@ class Farewell(Message):
 
 @dataclass(frozen=True)
 class Session:
-    """One opened session, as everyone in it sees it."""
+    """One opened session, as everyone in it sees it: its members by name, and those of their hellos that are known."""
 
     id: SessionId
+    members: tuple[PartyId, ...]
     hellos: Mapping[PartyId, HelloRecord]
     terms: SessionTerms = field(repr=False)
     certificate: Certificate | None = field(default=None, repr=False)
     """What proves the position that the session begins at, beyond the anchor of a chain."""
-    _verified: set[PartyId] = field(default_factory=set, repr=False)
+    shown: Mapping[PartyId, Collection[PartyId]] = field(default_factory=dict, repr=False)
+    """Whose hellos alone a member is shown by the server, of members that are not shown all."""
+    _verified: set[tuple[PartyId, bytes]] = field(default_factory=set, repr=False)
 
-    @property
-    def members(self) -> tuple[PartyId, ...]:
-        return tuple(self.hellos)
+    @cached_property
+    def _names(self) -> frozenset[PartyId]:
+        return frozenset(self.members)
+
+    def openings(self, stamp: Stamp) -> Iterator[tuple[PartyId, SessionOpened]]:
+        """What the server tells each member as the session opens."""
+        whole = SessionOpened(stamp, self.hellos, self.certificate)
+        part = replace(whole, present=self.terms.roster.packed(self._names)) if self.shown else whole
+        for name in self.members:
+            shown = self.shown.get(name)
+            yield (
+                name,
+                whole if shown is None else replace(part, hellos={one: self.hellos[one] for one in shown}),
+            )
+
+    def unshown(self, name: PartyId, others: Iterable[PartyId]) -> dict[PartyId, HelloRecord]:
+        """The hellos of these that the server did not show a member as the session opened."""
+        known = self.shown.get(name, self.members)
+        return {other: self.hellos[other] for other in others if other not in known}
+
+    def introduced(self, hellos: Mapping[PartyId, HelloRecord]) -> Session:
+        """The same session with hellos that were not shown before; none of them changes one that was."""
+        for name, hello in hellos.items():
+            if self.hellos.get(self.require_member(name), hello) != hello:
+                raise Rejection(AbortReason.EQUIVOCATION, f"the hello of {name} was another one before")
+        known = {**self.hellos, **hellos}
+        require_distinct_keys({name: hello.box_key for name, hello in known.items()})
+        return replace(self, hellos=known)
 
     @property
     def positions(self) -> dict[PartyId, int]:
@@ -188,16 +201,18 @@ class Session:
         return statements_among(self.hellos, position)
 
     def require_member(self, name: str) -> PartyId:
-        if name not in self.hellos:
+        if name not in self._names:
             raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} is not in this session")
         return PartyId(name)
 
     def box_key_of(self, name: PartyId) -> bytes:
         """The session key of a member, after its signature was verified once."""
-        hello = self.hellos[self.require_member(name)]
-        if name not in self._verified:
+        hello = self.hellos.get(self.require_member(name))
+        if hello is None:
+            raise Rejection(AbortReason.BAD_KEY, f"the server did not show the hello of {name}")
+        if (name, hello.box_key) not in self._verified:
             self.terms.verify_hello(name, hello)
-            self._verified.add(name)
+            self._verified.add((name, hello.box_key))
         return hello.box_key
 
 
@@ -250,7 +265,7 @@ class SessionTerms:
         framed = length_prefixed(
             domain_tag("session"), self.roster.digest, self.parameters.config_hash, self.invitation, *parts
         )
-        return Session(SessionId(hashlib.sha256(framed).digest()), ordered, self)
+        return Session(SessionId(hashlib.sha256(framed).digest()), tuple(ordered), ordered, self)
 
     def accept(self, me: PartyId, mine: HelloRecord, hellos: Mapping[PartyId, HelloRecord]) -> Session:
         """A participant's checks on the list the server sent.
@@ -258,13 +273,7 @@ class SessionTerms:
         Against a server that may lie every signature is verified here. A semi-honest server has verified them
         itself; then a participant verifies those it exchanges anything with, when it first does.
         """
-        if hellos.get(me) != mine:
-            raise Rejection(AbortReason.WRONG_SESSION, f"the hello of {me} is missing or was changed")
-        if len(hellos) < self.parameters.min_parties:
-            raise Rejection(
-                AbortReason.COHORT_TOO_SMALL,
-                f"{len(hellos)} parties, the agreed minimum is {self.parameters.min_parties}",
-            )
+        self._require_sound(me, mine, hellos, len(hellos))
         for name in hellos:
             self.roster.require_participant(name)
         session = self.open(hellos)
@@ -273,36 +282,24 @@ class SessionTerms:
                 session.box_key_of(name)
         return session
 
+    def accept_part(self, me: PartyId, mine: HelloRecord, opened: SessionOpened) -> Session:
+        """The checks on a session of which the server shows some hellos: the rest, and the id, are its word."""
+        if not self.parameters.lists_neighbourhoods:
+            raise Rejection(AbortReason.WRONG_SESSION, "some hellos are left out, and all were agreed on")
+        members = self.roster.unpacked(opened.present)
+        self._require_sound(me, mine, opened.hellos, len(members))
+        return Session(SessionId(opened.stamp.session), members, {}, self).introduced(opened.hellos)
 
-def voters_among(hellos: Mapping[PartyId, HelloRecord], position: int) -> frozenset[PartyId]:
-    return frozenset(name for name, hello in hellos.items() if hello.votes_at(position))
-
-
-def statements_among(
-    hellos: Mapping[PartyId, HelloRecord], position: int
-) -> dict[PartyId, PositionStatement]:
-    """What these say they did at a position before."""
-    return {name: hello.statement(name, position) for name, hello in hellos.items()}
-
-
-def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:
-    """All that a hello says, without its signature."""
-    said = [
-        (
-            one.session,
-            one.attempt.to_bytes(8, "big"),
-            bytes([one.uploaded]),
-            _listed(one.members),
-            _listed(one.released),
-        )
-        for one in hello.attempts
-    ]
-    counters = hello.rounds_done.to_bytes(8, "big") + bytes([hello.fresh])
-    return (hello.nonce, hello.box_key, counters, *(length_prefixed(*parts) for parts in said))
-
-
-def _listed(names: tuple[PartyId, ...]) -> bytes:
-    return "\n".join(names).encode()
+    def _require_sound(
+        self, me: PartyId, mine: HelloRecord, hellos: Mapping[PartyId, HelloRecord], members: int
+    ) -> None:
+        if hellos.get(me) != mine:
+            raise Rejection(AbortReason.WRONG_SESSION, f"the hello of {me} is missing or was changed")
+        if members < self.parameters.min_parties:
+            raise Rejection(
+                AbortReason.COHORT_TOO_SMALL,
+                f"{members} parties, the agreed minimum is {self.parameters.min_parties}",
+            )
 
 
 @dataclass(frozen=True)
@@ -338,7 +335,10 @@ class Greeting:
         return Hello(Stamp(), self.terms.invitation, self.hello, self.certificate, self.vote)
 
     def accept(self, opened: SessionOpened) -> Session:
-        session = self.terms.accept(self.me, self.hello, opened.hellos)
+        if opened.present:
+            session = self.terms.accept_part(self.me, self.hello, opened)
+        else:
+            session = self.terms.accept(self.me, self.hello, opened.hellos)
         if opened.stamp.session != session.id:
             raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
         return replace(session, certificate=opened.certificate)

@@ -145,9 +145,10 @@ class GroupKeySetup(AttemptMachine):
     )
 
     def __init__(self, context: ParticipantContext) -> None:
+        """Of those whose hellos we were shown, the dealer draws the lowest hash: it does of all members."""
         super().__init__(context.stamp)
         self._context = context
-        self._dealer = dealer_of(context.session.id, context.session.members)
+        self._dealer = dealer_of(context.session.id, context.session.hellos)
 
     def start(self, now: float) -> list[Event]:
         context = self._context

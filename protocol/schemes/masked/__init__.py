@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Parameters, Recovery
 from veilsum.protocol.machines.attempt import AttemptMachine, ParticipantContext, ServerContext
 from veilsum.protocol.machines.scheme import Scheme, secure_sum_problems
+from veilsum.protocol.machines.session import Session
 from veilsum.protocol.schemes.masked.client import MaskedClient
 from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.masked.server import MaskedServer
 from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.certifying import SumOpened, SumVote
-from veilsum.protocol.secure_sum.group_key import GroupKeyRelay, GroupKeySetup
+from veilsum.protocol.secure_sum.group_key import GroupKeyRelay, GroupKeySetup, dealer_of
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -51,6 +53,13 @@ class Masked(Scheme):
     def certifies(self, parameters: Parameters) -> bool:
         """With neighbourhoods alone on the lists there are too many parties to count everyone's vote."""
         return not parameters.lists_neighbourhoods
+
+    def introducing(self, session: Session) -> Session:
+        """With neighbourhoods alone on the lists, everyone but the dealer is shown its own hello and the dealer's."""
+        if not session.terms.parameters.lists_neighbourhoods:
+            return session
+        dealer = dealer_of(session.id, session.members)
+        return replace(session, shown={name: (name, dealer) for name in session.members if name != dealer})
 
     def server_setup(self, context: ServerContext) -> AttemptMachine:
         return GroupKeyRelay(context)

@@ -226,7 +226,7 @@ class MaskedMember:
                 return NextPhase(_P.AWAITING_RESULT, recovery.release(), deadline)
 
     def _learn_cohort(self, message: CohortKeys, deadline: float) -> NextPhase:
-        context = self._context
+        context = replace(self._context, session=self._context.session.introduced(message.hellos))
         keys = {name: record.key for name, record in message.keys.items()}
         self._require_sound_cohort(keys, message.size)
         context.record.require_repeatable(context.stamp.round, keys)

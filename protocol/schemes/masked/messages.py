@@ -20,9 +20,10 @@ Implements specs/protocol.md, section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
+from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Length, Message, Stamp, message, record
 
@@ -50,11 +51,15 @@ class RoundKeys(Message):
 @message("masked.cohort-keys")
 @dataclass(frozen=True, slots=True)
 class CohortKeys(Message):
-    """The keys of the cohort; `size` is larger than their number where only a neighbourhood is listed."""
+    """The keys of the cohort; `size` is larger than their number where only a neighbourhood is listed.
+
+    `hellos` are then those of the neighbours, as far as the session was opened without them.
+    """
 
     stamp: Stamp
     keys: Mapping[PartyId, KeyRecord]
     size: int
+    hellos: Mapping[PartyId, HelloRecord] = field(default_factory=dict)
 
 
 def round_key_digest(stamp: Stamp, owner: PartyId, record_: KeyRecord) -> bytes:

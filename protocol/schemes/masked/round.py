@@ -251,7 +251,11 @@ class MaskedRound:
         if not self._context.parameters.lists_neighbourhoods:
             return CohortKeys(self.stamp, self._keys, len(self._keys))
         around = holders_of(self._drawn_graph, name)
-        return CohortKeys(self.stamp, {other: self._keys[other] for other in around}, len(self._keys))
+        keys, hellos = (
+            {other: self._keys[other] for other in around},
+            self._context.session.unshown(name, around),
+        )
+        return CohortKeys(self.stamp, keys, len(self._keys), hellos)
 
     def _uploads_due(self, now: float) -> float:
         return now + self._context.timing.training_s + self._context.timing.phase_s

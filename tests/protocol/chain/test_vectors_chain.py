@@ -12,6 +12,7 @@ from tests.support.refusals import refusal
 from tests.support.transcription import stored_vectors
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.chain.statements import EnteredAttempt, require_vouched
 from veilsum.protocol.chain.votes import VOTE_DOMAIN, Ballot, Certificate, require_certificate
 from veilsum.protocol.crypto.identity import PublicIdentity, Role
@@ -19,7 +20,7 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.session import HelloRecord, SessionTerms
+from veilsum.protocol.machines.session import SessionTerms
 from veilsum.protocol.numbers.fixedpoint import plan
 
 Case = dict[str, Any]

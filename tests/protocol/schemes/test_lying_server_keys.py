@@ -23,16 +23,12 @@ from tests.support.tables.lying_table import (
     until,
 )
 from veilsum.protocol.agreed.parameters import Rekey
+from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.session import (
-    HelloRecord,
-    Invitation,
-    RoundOpened,
-    SessionOpened,
-)
+from veilsum.protocol.machines.session import Invitation, RoundOpened, SessionOpened
 from veilsum.protocol.schemes.ampc.messages import ModelGiven, SealedRecord, SeedsRelayed
 from veilsum.protocol.schemes.masked.messages import CohortKeys, KeyRecord, RoundKeys
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ReleasedShares, SealedShares

@@ -21,6 +21,7 @@ from tests.support.tables.lying_table import (
 )
 from veilsum.protocol.agreed.anchor import first_anchor
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
@@ -30,7 +31,6 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.session import (
     Farewell,
     Hello,
-    HelloRecord,
     Invitation,
     Knock,
     RoundOpened,
