@@ -183,7 +183,7 @@ class ChainMember:
         self.terms.require_reached(position)
         state = ChainState.of(self.terms.chain, position, given.before, given.model, given.memory)
         if position == self.terms.anchor.position:
-            expected, took_part = self.terms.anchor.state_hash, True
+            expected, took_part = self.terms.anchor.state_hash, not self.record.forgetful
         elif self.terms.certifies:
             self.terms.require_supported(position, certificate)
             expected = certificate.ballot.after if certificate is not None else b""

@@ -40,6 +40,8 @@ class ChainRecord:
     sealed_vote: Vote | None = field(default=None, repr=False)
     next_state: ChainState | None = field(default=None, repr=False)
     votes_here: bool = True
+    forgetful: bool = False
+    """Whether we lost what we knew, and have not been in a sum since: at the anchor, too, we may have voted before."""
     anchor: bytes = b""
     chain: bytes = b""
 
@@ -58,6 +60,7 @@ class ChainRecord:
             sealed_vote=None,
             next_state=None,
             votes_here=True,
+            forgetful=False,
         )
 
     def _require_goes_on_at(self, anchor: Anchor) -> None:
@@ -108,7 +111,8 @@ class ChainRecord:
         """At a later position, which these certify; `took_part`: our own upload is in the sum that led there."""
         reached = state.position if state is not None else position
         assert reached is not None
-        here = ChainRecord(reached, state, certificate, sealed, votes_here=took_part)
+        forgetful = self.forgetful and not took_part
+        here = ChainRecord(reached, state, certificate, sealed, votes_here=took_part, forgetful=forgetful)
         return replace(here, anchor=self.anchor, chain=self.chain)
 
 

@@ -81,4 +81,5 @@ class StartingPoint:
         if self.model is None:
             return ChainRecord(self.rounds_done).under(anchor)
         first = ChainState.of(anchor.chain, 0, b"", self.model)
-        return ChainRecord(0, first, votes_here=not self.forgetful).under(anchor)
+        lost = self.forgetful
+        return ChainRecord(0, first, votes_here=not lost, forgetful=lost).under(anchor)

@@ -37,6 +37,7 @@ def pack_chain(chain: ChainRecord | None) -> dict[str, Any] | None:
     return {
         "position": chain.position,
         "votes_here": chain.votes_here,
+        "forgetful": chain.forgetful,
         "anchor": chain.anchor.hex(),
         "chain": chain.chain.hex(),
         "state": _packed_state(chain.state),
@@ -57,6 +58,7 @@ def unpack_chain(
         _state(fields["state"], model, parts.get("step", b"")),
         next_state=_state(fields["next_state"], following, parts.get("next-step", b"")),
         votes_here=bool(fields["votes_here"]),
+        forgetful=bool(fields["forgetful"]),
         anchor=bytes.fromhex(fields["anchor"]),
         chain=bytes.fromhex(fields["chain"]),
         certificate=_certificate(fields["certificate"]),

@@ -19,10 +19,14 @@ from tests.support.tables.lying_table import (
     until,
 )
 from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.chain.votes import Ballot, Certificate, Vote, require_certificate
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.rules import StartingPoint
 from veilsum.protocol.machines.session import Hello, RoundClosed
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.certifying import SumVote
@@ -284,3 +288,39 @@ def test_what_was_voted_on_before_a_checkpoint_counts_for_nothing_after_it() -> 
     with pytest.raises(Rejection) as refused:
         require_certificate(after.digest, federation.roster, federation.parameters, shown)
     assert refused.value.reason is AbortReason.BAD_SIGNATURE
+
+
+def test_a_party_that_lost_its_disk_has_no_vote_at_the_anchor_until_it_was_in_a_sum_again() -> None:
+    """Under a checkpoint it may have voted before it lost its disk: being given the state there changes nothing."""
+    federation = lying_table("masked", 6).federation
+    anchor = federation.roster.anchor
+    assert anchor is not None
+    chain, model = anchor.chain, federation.initial_model
+    third = ChainState.of(chain, 3, bytes(32), model)
+    moved = replace(federation.roster, anchor=Anchor(chain, 3, third.hash, anchor.electorate))
+    terms = ChainTerms.of(moved, federation.parameters, certifies=True)
+    lost = StartingPoint(model, forgetful=True).chain_record(moved)
+    member = ChainMember(terms, lost, lambda held, memory, mean, position: (held, memory))
+    given = GivenState(3, bytes(32), model, b"", third.hash)
+    adopted = member.adopted(None, given, took_part=False)
+    assert (adopted.position, adopted.votes_here, adopted.forgetful) == (3, False, True)
+    fourth = adopted.advanced(ChainState.of(chain, 4, third.hash, model), None, took_part=True)
+    assert (fourth.votes_here, fourth.forgetful) == (True, False)
+
+
+def test_nothing_before_the_anchor_is_adopted() -> None:
+    """The organiser moved the beginning: what a server shows of positions before it is certified by nobody."""
+    federation = lying_table("masked", 6).federation
+    anchor = federation.roster.anchor
+    assert anchor is not None
+    moved = replace(federation.roster, anchor=Anchor(anchor.chain, 5, bytes(32), anchor.electorate))
+    terms = ChainTerms.of(moved, federation.parameters, certifies=True)
+    member = ChainMember(terms, ChainRecord(0), lambda held, memory, mean, position: (held, memory))
+    invented = Certificate(Ballot(3, b"", bytes(32), anchor.electorate, anchor.electorate), {})
+    for shown in (None, invented):
+        with pytest.raises(Rejection) as refused:
+            member.adopted(shown, GivenState(3, b"", federation.initial_model, b""), took_part=False)
+        assert refused.value.reason is AbortReason.REPLAY
+        with pytest.raises(Rejection) as refused:
+            member.consider_session(3, shown, frozenset())
+        assert refused.value.reason is AbortReason.REPLAY
