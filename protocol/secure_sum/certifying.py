@@ -77,6 +77,7 @@ class SumCheck:
         self._tags = tags
         self._closed: RoundClosed | None = None
         self._checked: CheckedSum | None = None
+        self._signature = b""
 
     def request(
         self,
@@ -105,8 +106,8 @@ class SumCheck:
         ballot, after = point.ballot(checked.after, checked.survivors), checked.after
         vote = Vote.cast(self._context.me, point.ballots, ballot) if point.record.votes_here else None
         decided = DecisionMade(VoteCast(stamp.round, stamp.attempt, point.cast(vote, None, after)))
-        signature = vote.signature if vote is not None else b""
-        return [decided, Send(SERVER, SumVote(stamp, after.hash, signature))]
+        self._signature = vote.signature if vote is not None else b""
+        return [decided, Send(SERVER, SumVote(stamp, after.hash, self._signature))]
 
     def conclude(self, closed: RoundClosed) -> Committed | Failed | None:
         """What the server's closing word means, as soon as we have checked the sum ourselves."""
@@ -141,7 +142,8 @@ class SumCheck:
 
     def _verified(self, certificate: Certificate, point: ChainPoint) -> Certificate:
         context = self._context
-        require_certificate(point.ballots, context.roster, context.parameters, certificate)
+        own = {context.name: self._signature} if self._signature else {}
+        require_certificate(point.ballots, context.roster, context.parameters, certificate, own)
         return certificate
 
 

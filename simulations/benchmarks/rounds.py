@@ -111,6 +111,7 @@ class RoundCost:
     peak_rss_mib: float
     max_abs_error: float
     verified_over_unverified: float
+    own_step_over_given: float
 
     def row(self) -> tuple[str, ...]:
         return (
@@ -126,6 +127,7 @@ class RoundCost:
             f"{self.peak_rss_mib:.0f}",
             f"{self.max_abs_error:.1e}",
             f"{self.verified_over_unverified:.3f}",
+            f"{self.own_step_over_given:.3f}",
         )
 
     @property
@@ -135,7 +137,7 @@ class RoundCost:
         return Figure(
             "verified_over_unverified",
             self.verified_over_unverified,
-            "a round with tags, checks, own steps and votes over one without",
+            "a round with tags, checks and votes over one without",
             at_most=VERIFIED_LIMIT if limited else None,
         )
 
@@ -182,7 +184,8 @@ def measure_round(config: FederationConfig, dropped: int) -> RoundCost:
         bytes_up_over_plain=up,
         peak_rss_mib=peak_rss_mib(),
         max_abs_error=recorder.rounds[-1].max_abs_error,
-        verified_over_unverified=added.ratio(total),
+        verified_over_unverified=added.verified_over_unverified(total),
+        own_step_over_given=added.own_step_over_given(total),
     )
 
 

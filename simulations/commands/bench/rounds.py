@@ -32,6 +32,7 @@ COLUMNS = (
     "peak MiB",
     "max error",
     "verified",
+    "own step",
 )
 
 
