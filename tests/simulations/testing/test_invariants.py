@@ -12,7 +12,7 @@ from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.decisions import Decision, ResultStated, RoundSpent, UpdateGiven
+from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import (
     DecisionMade,
     RoundCommitted,
@@ -184,7 +184,7 @@ HONEST, NO_RECOVERY = {"threat": Threat.SEMI_HONEST}, {"recovery": Recovery.NONE
         ("bilateral", {}, MaskedInput, UpdateGiven, "I5"),
         ("masked", NO_RECOVERY, MaskedInput, RoundSpent, "I4"),
         ("ampc", NO_RECOVERY, MaskedInput, RoundSpent, "I4"),
-        ("mpc", {}, ResultDigest, ResultStated, "I3"),
+        ("mpc", {}, ResultDigest, VoteCast, "I3"),
         ("masked", HONEST, SurvivorList, RoundSpent, "I4"),
         ("masked", {}, SurvivorProof, RoundSpent, "I4"),
         ("ampc", {}, SurvivorProof, RoundSpent, "I4"),
