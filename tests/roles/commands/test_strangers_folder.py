@@ -123,9 +123,11 @@ def stranger(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, Path]:
     """A complete folder of a stranger, keys and pins included, that names files or modules, full of traps."""
-    if request.param == "{}":
-        monkeypatch.syspath_prepend(tmp_path / "code")
-    fed, marker = own_federation(tmp_path, monkeypatch, request.param)
+    with monkeypatch.context() as of_the_organiser:
+        if request.param == "{}":
+            monkeypatch.syspath_prepend(tmp_path / "code")
+            of_the_organiser.setenv("PYTHONPATH", str(tmp_path / "code"), prepend=os.pathsep)
+        fed, marker = own_federation(tmp_path, monkeypatch, request.param)
     write_code(fed, marker)
     if request.param != "{}":
         sign_again(fed, fed / "organiser")
