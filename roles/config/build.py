@@ -194,7 +194,9 @@ def _require_fitting_defence(config: FederationValues) -> None:
 
 
 def _require_fitting_optimizer(config: FederationValues) -> None:
-    """An optimiser that remembers needs one place that remembers: a server which holds the model."""
+    """An optimiser that remembers needs somebody who gives its memory to those who join: a server which holds the
+    model, or the parties of a chain.
+    """
     from veilsum.roles.learning.training.settings import PLAIN_STEP
 
     if config.server_optimizer == PLAIN_STEP:
@@ -205,7 +207,7 @@ def _require_fitting_optimizer(config: FederationValues) -> None:
     if remembers and not scheme.server_holds_model and not scheme.has_chain:
         problems.append(
             f"server_optimizer: in {config.scheme} every peer takes the step itself, and one that joins later would "
-            "remember nothing: use sgd with a rate (sgd:lr=0.5), or a scheme whose server holds the model"
+            "remember nothing: leave it out, or use a scheme whose server holds the model or that has a chain"
         )
     if config.schedule != Schedule.FEDAVG.value:
         problems.append(f"server_optimizer: schedule {config.schedule} averages nothing: leave it out")

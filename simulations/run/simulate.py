@@ -339,7 +339,7 @@ def _model_of(role: str, result: SimulationResult, scheme: Scheme) -> Model | No
     mean = found.vector if found.in_clear else _read_mean(federation.parameters.encoding, found)
     if len(mean) != federation.parameters.dimension:
         return None
-    return federation.server_step().apply(federation.initial_model, mean, len(result.rounds) - 1)
+    return federation.server_step().take(federation.initial_model, b"", mean, len(result.rounds) - 1)[0]
 
 
 def _read_mean(encoding: FixedPoint, found: Carried) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ import torch
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.schemes import Plain
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
 from veilsum.roles.learning.contract import FloatVector, apply_update
@@ -166,7 +167,6 @@ def test_ranges_are_torchs_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"scheme": "ampc", "payload": "gradient"}, "every peer"),
         ({"scheme": "plain", "payload": "model"}, "gradient or delta"),
         ({"scheme": "plain", "payload": "gradient", "schedule": "round-robin"}, "averages nothing"),
         ({"scheme": "plain", "payload": "gradient", "task": "vectors:8"}, "has no parameters"),
@@ -175,6 +175,18 @@ def test_ranges_are_torchs_own() -> None:
 def test_federations_that_cannot_remember_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         FederationConfig(server_optimizer="adam", **changes).require_workable()
+
+
+class PeersAlone(Plain):
+    """Neither its server nor a chain has what a peer that joins would need."""
+
+    name = "peers-alone"
+    server_holds_model = False
+
+
+def test_a_scheme_in_which_nobody_hands_the_memory_on_is_refused() -> None:
+    with refusal(ParameterError, "server_optimizer", "PeersAlone", "chain"):
+        config(f"{__name__}:PeersAlone").require_workable()
 
 
 def test_a_delta_needs_a_rate_of_its_own() -> None:
