@@ -59,6 +59,9 @@ H = TypeVar("H", bound=Callable[..., list[Event]])
 NextModel: TypeAlias = Callable[[Model, NDArray[np.float64] | None], Model]
 """The model after this round, from the model before it and the mean of its payloads; pure, and heavy."""
 
+Dispute: TypeAlias = tuple[PartyId, PartyId]
+"""Who says it, and of whom."""
+
 WhenTrained: TypeAlias = Callable[[LocalResult, float], list[Event]]
 
 
@@ -97,7 +100,8 @@ class Committed:
 class Failed:
     """The attempt gave none: `repeatable` if another may, without those `missing` unless a sum may be open by now.
 
-    `left_out` are those with whom another attempt would fail in the same way, `named` those who lied.
+    `left_out` are those with whom another attempt would fail in the same way, `named` those who lied; of each pair in
+    `disputed` the first says that the second did not do its part, and one of the two lies.
     """
 
     reason: AbortReason
@@ -107,6 +111,7 @@ class Failed:
     repeatable: bool = True
     left_out: tuple[PartyId, ...] = ()
     named: tuple[PartyNamed, ...] = ()
+    disputed: frozenset[Dispute] = frozenset()
 
     def event(self, stamp: Stamp) -> RoundFailed:
         return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)

@@ -199,6 +199,11 @@ class ServerOnChain:
         )
         return Failed(AbortReason.NO_QUORUM, detail=detail)
 
+    def can_certify(self, voting: Collection[PartyId]) -> bool:
+        """Whether these are enough of those who vote on the next model."""
+        record = self._keeper.record
+        return not self._keeper.terms.missing_voters(record.position, record.certificate, voting)
+
     def _barred(self, hellos: Mapping[PartyId, HelloRecord], position: int) -> dict[PartyId, Failed]:
         """Who of these will not give its update, by what all of them say of earlier attempts, and why."""
         if not any(hello.attempts and hello.rounds_done == position for hello in hellos.values()):

@@ -1,14 +1,23 @@
-"""The words that a server ends a run with: to all when it is over, or to one party that the run goes on without.
+"""Whom a run goes on without, and the words that a server ends a run with: to all when it is over, or to one party.
+
+One of two who dispute lies, and which one the server cannot see. Honest parties dispute with liars alone: so whoever
+disputes with more parties than may collude is a liar, and whoever that many accuse is named. Before it has come to that
+the next attempt goes without both, if the others can do without them, or else without the one that is accused. A liar
+that stays has to find another honest party to dispute with, which gives it away.
 
 Implements specs/protocol.md, section 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.machines.attempt import Failed
+from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.errors import AbortReason, LocalProtocolError
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.attempt import Dispute, Failed
 from veilsum.protocol.machines.events import PartyNamed
 from veilsum.protocol.machines.on_chain import ServerOnChain
 from veilsum.protocol.machines.rules import RoleParts
@@ -29,6 +38,61 @@ def dismissal(named: PartyNamed, rounds_done: int) -> Farewell:
     """What a party hears that lied and was named."""
     detail = f"the run goes on without {named.party}, which {named.detail}"[:_LONGEST_DETAIL]
     return Farewell(Stamp(b"", rounds_done), False, named.reason.value, detail, nothing())
+
+
+class DoneWithout:
+    """Whom the next attempt at a round goes without, by what failed in those before it."""
+
+    def __init__(self, parameters: Parameters, chain: ServerOnChain | None) -> None:
+        self._parameters = parameters
+        self._may_lie = max(1, parameters.colluders)
+        self._chain = chain
+        self.forget()
+
+    def forget(self) -> None:
+        """The round is committed: the next one is tried with everyone."""
+        self._pairs: frozenset[Dispute] = frozenset()
+        self._left_out: frozenset[PartyId] = frozenset()
+        self._doubted: frozenset[PartyId] = frozenset()
+
+    @property
+    def parties(self) -> frozenset[PartyId]:
+        return self._left_out | self._doubted
+
+    def learn(self, failed: Failed, members: Iterable[PartyId]) -> None:
+        """Find anew whom the others can do without: those in doubt come back where they are needed."""
+        there = frozenset(members) | self._doubted
+        self._left_out |= frozenset(failed.left_out)
+        self._pairs |= failed.disputed
+        liars = frozenset(name for name in self._disputing() if len(self._opponents(name)) > self._may_lie)
+        unsolved = [pair for pair in self._pairs if not liars & set(pair)]
+        accused = liars | {pair[1] for pair in unsolved}
+        choices = (accused | {pair[0] for pair in unsolved}, accused, liars)
+        rest = there - self._left_out
+        self._doubted = next((choice for choice in choices if self._enough(rest - choice)), frozenset())
+        if not self._enough(rest):
+            self._left_out = frozenset()
+
+    def _enough(self, rest: frozenset[PartyId]) -> bool:
+        can_certify = self._chain is None or self._chain.can_certify(rest)
+        return can_certify and len(rest) >= self._parameters.min_parties
+
+    def _disputing(self) -> list[PartyId]:
+        return sorted({name for pair in self._pairs for name in pair})
+
+    def _opponents(self, name: PartyId) -> set[PartyId]:
+        return {other for pair in self._pairs if name in pair for other in pair} - {name}
+
+    @property
+    def named(self) -> tuple[PartyNamed, ...]:
+        """Those whom more accuse than may collude: one of the accusers is honest."""
+        found = []
+        for name in self._disputing():
+            accusers = sorted(accuser for accuser, accused in self._pairs if accused == name)
+            if len(accusers) > self._may_lie:
+                detail = f"withheld or falsified what it owed {', '.join(accusers[:10])}"
+                found.append(PartyNamed(name, AbortReason.TIMED_OUT, detail))
+        return tuple(found)
 
 
 class Parting:

@@ -40,7 +40,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain
-from veilsum.protocol.machines.parting import Parting, dismissal
+from veilsum.protocol.machines.parting import DoneWithout, Parting, dismissal
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -84,7 +84,7 @@ class ServerMachine:
         self._knocking: set[PartyId] = set()
         self._lost: set[PartyId] = set()
         self._named: dict[PartyId, PartyNamed] = {}
-        self._left_out: frozenset[PartyId] = frozenset()
+        self._without = DoneWithout(rules.parameters, self._chain)
         self._behind: frozenset[PartyId] = frozenset()
         self._opening_deadline: float | None = None
         self._machine: AttemptMachine | None = None
@@ -216,7 +216,7 @@ class ServerMachine:
         in it cannot be done without, whatever they did.
         """
         everyone = frozenset(self._rules.roster.participants)
-        shunned = self._left_out | self._named.keys()
+        shunned = self._without.parties | self._named.keys()
         indispensable = self._record.cohort_of(self.rounds_done) or frozenset()
         return (self._record.electorate_of(self.rounds_done) or everyone) - (shunned - indispensable)
 
@@ -336,7 +336,7 @@ class ServerMachine:
         events += self._tell(RoundClosed(stamp, True, outcome.members, known_hash, certificate=certificate))
         self.rounds_done += 1
         self.attempt = self._failures = 0
-        self._left_out = frozenset()
+        self._without.forget()
         if self.rounds_done >= self._rules.rounds:
             return events + self._finish("outcome")
         gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
@@ -361,8 +361,9 @@ class ServerMachine:
     def _retry(self, failed: Failed, now: float) -> list[Event]:
         assert self.session is not None
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
-        events: list[Event] = [*self._name(failed.named), failed.event(stamp)]
-        self._left_out |= frozenset(failed.left_out)
+        self._without.learn(failed, self.session.members)
+        named = (*failed.named, *self._without.named)
+        events: list[Event] = [*self._name(named), failed.event(stamp)]
         events += self._tell(RoundClosed(stamp, False, (), b"", failed.reason.value))
         self.attempt += 1
         self._failures += 1

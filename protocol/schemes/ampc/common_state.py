@@ -11,6 +11,8 @@ Implements specs/chain.md, section 3, and specs/protocol.md, section 4.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from veilsum.protocol.chain.record import ChainRecord
@@ -21,7 +23,7 @@ from veilsum.protocol.crypto.kdf import Purpose
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.attempt import Failed, ParticipantContext
+from veilsum.protocol.machines.attempt import ParticipantContext
 from veilsum.protocol.machines.session import require_model_shape
 from veilsum.protocol.schemes.ampc.decomposition import keyed_state_hash, peers_box_key
 from veilsum.protocol.schemes.ampc.messages import ChainProof, ModelGiven, ModelHeld, StateContent
@@ -57,10 +59,6 @@ class CommonState:
     @property
     def up_to_date(self) -> bool:
         return self._record.position == self._position
-
-    @property
-    def complete(self) -> bool:
-        return self._held.keys() >= set(self._context.session.members)
 
     def _own_vote(self) -> Vote | None:
         """Our vote for the state of this position, if that is where it stands."""
@@ -145,26 +143,29 @@ class CommonState:
                 voted, self._context.session.certificate, self._certified, took_part=True
             )
 
-    def disagreement(self) -> Failed | None:
-        """A peer that holds another state than the certified one, if there is one."""
+    @property
+    def silent(self) -> tuple[PartyId, ...]:
+        """Members who have not said what they hold, or not so that we can read it."""
+        return tuple(name for name in self._context.session.members if name not in self._held)
+
+    def disagreeing(self) -> tuple[PartyId, ...]:
+        """Peers that hold another state than the certified one."""
+        holding = self._holding()
+        return () if holding is None else tuple(sorted(self._held.keys() - holding))
+
+    def _holding(self) -> list[PartyId] | None:
+        """Who holds the certified state, by name; None as long as it is unknown which that is."""
         expected = self._certified_hash
         if expected is None:
             return None
-        for name, held in sorted(self._held.items()):
-            if held.keyed_hash != self._keyed(expected):
-                detail = f"{name} holds another state than the certified one at position {self._position}"
-                return Failed(AbortReason.WRONG_MODEL, name, detail)
-        return None
+        keyed = self._keyed(expected)
+        return [name for name, held in sorted(self._held.items()) if held.keyed_hash == keyed]
 
     # For those who are behind.
 
-    def provider(self) -> PartyId | None:
-        """Whom to ask for the state: the first that holds the certified one."""
-        expected = self._certified_hash
-        if self.up_to_date or expected is None:
-            return None
-        keyed = self._keyed(expected)
-        return next((name for name, held in sorted(self._held.items()) if held.keyed_hash == keyed), None)
+    def provider(self, asked: Collection[PartyId]) -> PartyId | None:
+        """Whom to ask for the state: the first that holds the certified one and was not asked before."""
+        return next((name for name in self._holding() or () if name not in asked), None)
 
     def give(self, other: PartyId) -> ModelGiven:
         state = self._record.known_state if self.up_to_date else self._voted_state

@@ -5,9 +5,10 @@ Set-up of a session:
     peer -> neighbour   ampc.seeds-for-neighbour   RSA(share secret, bias secret), signed
     peer -> server      ampc.seeds-for-others      RSA(bias secret) for every other peer, signed
     server -> peer      ampc.seeds-relayed         those of the others for this peer
-    peer -> everyone    ampc.model-held            a keyed hash of the state, and what proves it, sealed for the peers
+    peer -> peers       ampc.model-held            a keyed hash of the state, and what proves it, sealed for the peers
     peer -> peer        ampc.model-wanted          a joiner or returner asks for the current model
     peer -> peer        ampc.model-given           sealed
+    peer -> server      ampc.setup-report          the set-up is complete, or who holds it up
 
 A round:
 
@@ -31,11 +32,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from veilsum.protocol.chain.votes import Certificate, Vote
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
+from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message, record
 
@@ -117,6 +119,27 @@ class ModelGiven(Message):
     box: Tensor
 
 
+@message("ampc.setup-report")
+@dataclass(frozen=True, slots=True)
+class SetupReport(Message):
+    """How far a peer's set-up is: complete, if it is not behind and lacks nothing.
+
+    `behind`: it has not said what it holds. `lacking`: whose seeds did not come or do not open, and who holds another
+    state than the certified one. `waiting`: whose statement did not come or cannot be read, which may be because that
+    peer is behind. `secrets`: a hash of each common secret that it was given.
+    """
+
+    stamp: Stamp
+    behind: bool = False
+    lacking: tuple[PartyId, ...] = ()
+    waiting: tuple[PartyId, ...] = ()
+    secrets: Mapping[PartyId, Annotated[bytes, Length(32)]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        return not (self.behind or self.lacking or self.waiting)
+
+
 @message("ampc.share-vector")
 @dataclass(frozen=True, slots=True)
 class ShareVector(Message):
@@ -174,6 +197,11 @@ class ResultDigest(Message):
 def seal_label(stamp: Stamp, sender: PartyId, receiver: PartyId) -> bytes:
     """The OAEP label: a ciphertext opens only in the session, direction and pair it was made for."""
     return stamp.digest("sealed-seeds", sender.encode(), receiver.encode())
+
+
+def secret_hash(stamp: Stamp, owner: PartyId, secret: Secret) -> bytes:
+    """What the server may see of a common secret: enough to find one that was not the same for all."""
+    return stamp.without_model().digest("common-secret", owner.encode(), secret.reveal())
 
 
 def sealed_digest(label: bytes, ciphertext: bytes) -> bytes:

@@ -1,5 +1,8 @@
 """The server's side of a session's set-up: it passes on seeds that it cannot open, until every peer is ready.
 
+Every peer says when its set-up is complete, and only then a round begins. One that is held up says by whom; if that has
+not changed when the time is over, stalled.py beside this file finds whom the next session goes without.
+
 Implements specs/protocol.md, section 4.
 """
 
@@ -16,8 +19,9 @@ from veilsum.protocol.machines.attempt import (
     require_absent,
 )
 from veilsum.protocol.machines.events import Event, Send
-from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
-from veilsum.protocol.schemes.ampc.messages import ModelHeld, SeedsForOthers, SeedsRelayed
+from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.schemes.ampc.messages import SeedsForOthers, SeedsRelayed, SetupReport
+from veilsum.protocol.schemes.ampc.stalled import who_stalls
 
 
 class RelayPhase(Phase):
@@ -26,7 +30,7 @@ class RelayPhase(Phase):
 
 
 class SessionRelay(AttemptMachine):
-    """Passes on what it cannot open, and waits until every peer holds the current model."""
+    """Passes on what it cannot open, and waits until the set-up of every peer is complete."""
 
     table = TransitionTable(
         "ampc server, set-up",
@@ -34,7 +38,7 @@ class SessionRelay(AttemptMachine):
         {
             (RelayPhase.RELAYING, "start"): (RelayPhase.CLOSED,),
             (RelayPhase.RELAYING, SeedsForOthers): (RelayPhase.RELAYING,),
-            (RelayPhase.RELAYING, ModelHeld): (RelayPhase.RELAYING, RelayPhase.CLOSED),
+            (RelayPhase.RELAYING, SetupReport): (RelayPhase.RELAYING, RelayPhase.CLOSED),
             (RelayPhase.RELAYING, "deadline"): (RelayPhase.CLOSED,),
             (RelayPhase.RELAYING, "loss"): (RelayPhase.CLOSED,),
         },
@@ -44,7 +48,7 @@ class SessionRelay(AttemptMachine):
         super().__init__(context.stamp)
         self._context = context
         self._relayed: set[PartyId] = set()
-        self._held: dict[PartyId, ModelHeld] = {}
+        self._reports: dict[PartyId, SetupReport] = {}
 
     def start(self, now: float) -> list[Event]:
         context = self._context
@@ -67,42 +71,31 @@ class SessionRelay(AttemptMachine):
             for receiver, sealed in message.sealed.items()
         ]
 
-    @handles(ModelHeld)
-    def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
-        require_absent(sender, self._held)
-        self._held[sender] = message
-        if not self._held.keys() >= self._context.session.hellos.keys():
+    @handles(SetupReport)
+    def note_report(self, sender: PartyId, message: SetupReport, now: float) -> list[Event]:
+        """The last word of a peer counts, and that its set-up is complete is the last."""
+        earlier = self._reports.get(sender)
+        if earlier is not None and earlier.complete:
+            raise Rejection(AbortReason.REPLAY, "this party's set-up is complete already")
+        for other in (*message.lacking, *message.waiting):
+            self._context.session.require_member(other)
+            if other == sender:
+                raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "a peer that waits for itself")
+        for owner in message.secrets:
+            self._context.session.require_member(owner)
+        self._reports[sender] = message
+        done = [name for name, report in self._reports.items() if report.complete]
+        if len(done) < len(self._context.session.members):
             return []
-        divided = self._divided()
-        if divided is not None:
-            return self.fail(ModelHeld, RelayPhase.CLOSED, divided)
-        self.move(ModelHeld, RelayPhase.CLOSED)
+        self.move(SetupReport, RelayPhase.CLOSED)
         self.outcome = Prepared()
         return []
 
-    def _divided(self) -> Failed | None:
-        """Peers that hold different states go no further together: the fewer are left out, if most agree."""
-        by_state: dict[bytes, list[PartyId]] = {}
-        for name, held in sorted(self._held.items()):
-            by_state.setdefault(held.keyed_hash, []).append(name)
-        if len(by_state) < 2:
-            return None
-        largest = max(by_state.values(), key=len)
-        others = tuple(name for name in sorted(self._held) if name not in largest)
-        enough = len(largest) >= self._context.parameters.threshold_of(len(self._held))
-        detail = f"peers hold different states; {', '.join(others[:10])} differ from most"
-        shunned = others if enough else ()
-        return Failed(AbortReason.WRONG_MODEL, detail=detail, missing=shunned, left_out=shunned)
-
     def lose(self, party: PartyId, now: float) -> list[Event]:
-        return self._give_up("loss", (party,))
+        detail = f"{party} left the set-up of the session"
+        failed = Failed(AbortReason.WITHDRAWN, "", detail, (party,), left_out=(party,))
+        return self.fail("loss", RelayPhase.CLOSED, failed)
 
     def deadline_passed(self, now: float) -> list[Event]:
-        missing = tuple(name for name in self._context.session.members if name not in self._held)
-        return self._give_up("deadline", missing if self._held else ())
-
-    def _give_up(self, trigger: Trigger, missing: tuple[PartyId, ...]) -> list[Event]:
-        detail = (
-            f"the set-up of the session is incomplete; not ready: {', '.join(missing[:10]) or 'everyone'}"
-        )
-        return self.fail(trigger, RelayPhase.CLOSED, Failed(AbortReason.TIMED_OUT, "", detail, missing))
+        failed = who_stalls(self._context.session.members, self._reports)
+        return self.fail("deadline", RelayPhase.CLOSED, failed)

@@ -4,6 +4,11 @@
     FETCHING     we are behind: the certified state is due from a peer
     COMPARING    everyone must say that it holds the certified state
 
+The server hears when we are done. It also hears, from half of the time of a phase on, who holds us up: lacking seeds,
+lacking or unreadable statements, another state than the certified one. We go on waiting; whether the session goes on,
+and without whom the next one is opened, the server decides. The state is asked of one holder after the other, so that
+one that does not answer, or gives another state, keeps nobody behind.
+
 Seeds reach neighbours directly and all others through the server; either way they are sealed to the receiver's RSA key
 and signed by the sender. A share secret is for one neighbour; the common secret of a peer is for everyone, and all of
 them together are the group key of the session (and, under `ampc`, the biases). Which state that everyone starts from
@@ -24,7 +29,6 @@ from veilsum.protocol.graphs.graph import Graph
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
-    Failed,
     ParticipantContext,
     Prepared,
     handles,
@@ -45,8 +49,10 @@ from veilsum.protocol.schemes.ampc.messages import (
     SeedsForNeighbour,
     SeedsForOthers,
     SeedsRelayed,
+    SetupReport,
     seal_label,
     sealed_digest,
+    secret_hash,
 )
 from veilsum.protocol.secure_sum.participant import SEED_BYTES, fresh_seed
 
@@ -73,8 +79,9 @@ class SessionSetup(AttemptMachine):
             **{(phase, ModelHeld): (phase,) for phase in _OPEN},
             **{(phase, ModelWanted): (phase,) for phase in (_P.EXCHANGING, _P.COMPARING)},
             (_P.FETCHING, ModelGiven): (_P.COMPARING,),
+            (_P.COMPARING, ModelGiven): (_P.COMPARING,),
             (_P.COMPARING, "comparison"): (_P.CLOSED,),
-            **{(phase, "deadline"): (_P.CLOSED,) for phase in _OPEN},
+            **{(phase, "deadline"): (phase, _P.CLOSED) for phase in _OPEN},
         },
     )
 
@@ -89,12 +96,15 @@ class SessionSetup(AttemptMachine):
         self._common: dict[PartyId, Secret] = {}
         self._early: dict[PartyId, ModelHeld] = {}
         self._wanting: list[PartyId] = []
-        self._asked: PartyId | None = None
+        self._asked: list[PartyId] = []
         self._states: CommonState | None = None
+        self._began = 0.0
+        self._reported: SetupReport | None = None
 
     def start(self, now: float) -> list[Event]:
         context = self._context
-        self.deadline = now + context.timing.patience_s
+        self._began = now
+        self.deadline = self._next_look(now)
         try:
             self._graph = context.parameters.graph.draw(context.session.members, context.session.id)
             self._graph.require_safe_for_decomposition()
@@ -140,7 +150,7 @@ class SessionSetup(AttemptMachine):
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "share seeds of a party that is not a neighbour")
         require_absent(sender, self._taken)
         self._taken[sender], self._common[sender] = self._open_seeds(sender, message.sealed, 2)
-        return self._after_seeds(SeedsForNeighbour)
+        return self._after_seeds(SeedsForNeighbour, now)
 
     @handles(SeedsRelayed)
     def take_relayed(self, sender: PartyId, message: SeedsRelayed, now: float) -> list[Event]:
@@ -152,11 +162,10 @@ class SessionSetup(AttemptMachine):
             require_absent(origin, self._common)
             opened[origin] = self._open_seeds(origin, record, 1)[0]
         self._common |= opened
-        return self._after_seeds(SeedsRelayed)
+        return self._after_seeds(SeedsRelayed, now)
 
-    def _after_seeds(self, trigger: Trigger) -> list[Event]:
-        members = set(self._context.session.members)
-        if self._taken.keys() != self._given.keys() or self._common.keys() != members:
+    def _after_seeds(self, trigger: Trigger, now: float) -> list[Event]:
+        if self._common.keys() != set(self._context.session.members):
             return []
         self._states = states = CommonState(self._context, group_key_of(self._common))
         behind = states.held is None
@@ -165,14 +174,14 @@ class SessionSetup(AttemptMachine):
         for sender, held in self._early.items():
             with contextlib.suppress(Rejection):
                 states.note(sender, held)
-        return events + self._go_on(states)
+        return events + self._go_on(states, now)
 
     def _state_held(self, states: CommonState) -> list[Event]:
         held = states.statement()
         states.note(self._context.name, held)
         others = [name for name in self._context.session.members if name != self._context.name]
         answers = [Send(name, states.give(name)) for name in self._wanting]
-        return [*(Send(name, held) for name in (*others, SERVER)), *answers]
+        return [*(Send(name, held) for name in others), *answers]
 
     @handles(ModelHeld)
     def note_held(self, sender: PartyId, message: ModelHeld, now: float) -> list[Event]:
@@ -181,27 +190,28 @@ class SessionSetup(AttemptMachine):
         if self._states is not None:
             self._states.note(sender, message)
         self._early[sender] = message
-        return [] if self._states is None else self._go_on(self._states)
+        return [] if self._states is None else self._go_on(self._states, now)
 
-    def _go_on(self, states: CommonState) -> list[Event]:
+    def _go_on(self, states: CommonState, now: float) -> list[Event]:
         """Ask for the state if we are behind, and end as soon as everyone holds it."""
         if self.phase is _P.FETCHING:
-            provider = states.provider()
-            if provider is None or self._asked is not None:
-                return []
-            self._asked = provider
-            return [Send(provider, ModelWanted(self.stamp))]
-        failed = states.disagreement()
-        if failed is not None:
-            return self.fail("comparison", _P.CLOSED, failed)
-        if not states.complete:
+            return [] if self._asked else self._ask(states)
+        if states.silent or states.disagreeing():
             return []
         if not states.up_to_date:
             detail = "too few of those who voted for the state of this position are here to prove which it is"
-            return self.fail("comparison", _P.CLOSED, Failed(AbortReason.NO_QUORUM, detail=detail))
+            return self._context.withdraw(Rejection(AbortReason.NO_QUORUM, detail), now)
         self.move("comparison", _P.CLOSED)
         self.outcome = Prepared(self._secrets(states), self._moved_on(states))
-        return []
+        return [Send(SERVER, SetupReport(self.stamp))]
+
+    def _ask(self, states: CommonState) -> list[Event]:
+        """Ask one more of those who hold the certified state, if there is one."""
+        provider = states.provider(self._asked)
+        if provider is None:
+            return []
+        self._asked.append(provider)
+        return [Send(provider, ModelWanted(self.stamp))]
 
     def _moved_on(self, states: CommonState) -> ChainRecord | None:
         return states.record if states.record is not self._context.point.record else None
@@ -221,11 +231,43 @@ class SessionSetup(AttemptMachine):
 
     @handles(ModelGiven)
     def adopt_state(self, sender: PartyId, message: ModelGiven, now: float) -> list[Event]:
-        if self._asked != sender or self._states is None:
+        """Take the state over; one that comes when another holder was faster is not looked at."""
+        if sender not in self._asked or self._states is None:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its state")
+        if self.phase is _P.COMPARING:
+            return []
         self._states.adopt(sender, message)
         self.move(ModelGiven, _P.COMPARING, self.deadline)
-        return self._state_held(self._states) + self._go_on(self._states)
+        return self._state_held(self._states) + self._go_on(self._states, now)
 
     def deadline_passed(self, now: float) -> list[Event]:
-        return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))
+        """Ask another holder, say who holds us up, and give up when the server has been silent for too long."""
+        timing = self._context.timing
+        if now >= self._began + timing.patience_s:
+            return self.fail("deadline", _P.CLOSED, server_was_silent(self.phase))
+        self.deadline = self._next_look(now)
+        states = self._states
+        events = self._ask(states) if states is not None and self.phase is _P.FETCHING else []
+        report = self._report()
+        if now < self._began + timing.phase_s / 2 or report == self._reported:
+            return events
+        self._reported = report
+        return [*events, Send(SERVER, report)]
+
+    def _next_look(self, now: float) -> float:
+        """So often that as many holders as may lie, and one more, are asked before we say who holds us up."""
+        timing, times = self._context.timing, 4 * (self._context.parameters.colluders + 1)
+        looked = round((now - self._began) * times / timing.phase_s)
+        return self._began + (timing.phase_s / times * (looked + 1) if looked < times else timing.patience_s)
+
+    def _report(self) -> SetupReport:
+        """Who holds us up, as far as we can see."""
+        secrets = {owner: secret_hash(self.stamp, owner, one) for owner, one in sorted(self._common.items())}
+        states, me = self._states, self._context.name
+        if states is None:
+            lacking = tuple(name for name in self._context.session.members if name not in self._common)
+            return SetupReport(self.stamp, True, lacking, (), secrets)
+        behind = self.phase is _P.FETCHING or me in states.disagreeing()
+        lacking = tuple(name for name in states.disagreeing() if name != me)
+        waiting = () if self._asked and behind else tuple(name for name in states.silent if name != me)
+        return SetupReport(self.stamp, behind, lacking, waiting, secrets)

@@ -20,7 +20,6 @@ from tests.support.tables.lying_table import (
     reasons,
     refuses,
     say,
-    step,
     told,
     until,
 )
@@ -30,12 +29,11 @@ from veilsum.protocol.crypto.sealing import seal
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.early_messages import MESSAGES_PER_SENDER, early_share
-from veilsum.protocol.machines.session import Hello, Invitation, RoundOpened, SessionOpened, SessionTerms
+from veilsum.protocol.machines.session import Hello, Invitation, SessionOpened, SessionTerms
 from veilsum.protocol.schemes.ampc.messages import (
     SEEDS_DOMAIN,
     Aggregate,
     ModelGiven,
-    ModelHeld,
     ModelWanted,
     ResultDigest,
     SealedRecord,
@@ -121,20 +119,6 @@ def lying_seeds(table: Table, common: int, share: int) -> None:
         return message
 
     table.tamper = tamper
-
-
-@pytest.mark.parametrize("scheme", PEERS)
-def test_different_common_seeds_for_different_peers_end_the_session(scheme: str) -> None:
-    """The group key comes from every common seed: p1 has another than the rest, and is left out next."""
-    table = lying_table(scheme, 5)
-    lying_seeds(table, common=32, share=0)
-    table.run()
-    assert [failure.reason for failure in told(table, SERVER).failures] == [REASON.WRONG_MODEL]
-    assert {message.stamp.attempt for message in messages(table, MaskedInput)} == {1}
-    rest = tuple(name for name in table.participants if name != P1)
-    assert {name: [one.members for one in told(table, name).commits] for name in rest} == {
-        name: [rest] for name in rest
-    }
 
 
 @pytest.mark.parametrize("scheme", PEERS)
@@ -259,44 +243,6 @@ def test_a_claim_that_the_server_lets_through_is_no_vote_and_moves_nobody(scheme
         assert held.rounds_done == 0
         assert held.model is not None
         assert held.model.tobytes() == table.federation.initial_model.tobytes()
-
-
-@pytest.mark.parametrize("scheme", PEERS)
-def test_a_peer_that_claims_another_model_stops_the_session_and_is_left_out_of_the_next(scheme: str) -> None:
-    table = lying_table(scheme, 5)
-
-    def tamper(flight: InFlight) -> Message | None:
-        if isinstance(flight.message, ModelHeld) and flight.sender == P0:
-            return replace(flight.message, keyed_hash=bytes(32))
-        return flight.message
-
-    table.tamper = tamper
-    table.run()
-    honest = table.participants[1:]
-    named = {(one.reason, one.culprit) for name in honest for one in told(table, name).failures}
-    assert named == {(REASON.WRONG_MODEL, "p0")}
-    assert {message.stamp.attempt for message in messages(table, MaskedInput)} == {1}
-    assert {one.members for name in honest for one in told(table, name).commits} == {honest}
-
-
-@pytest.mark.parametrize("scheme", PEERS)
-def test_a_peer_whose_set_up_failed_enters_no_round(scheme: str) -> None:
-    """p0 lies to p1 alone, so the server, which heard nothing of it, opens the round."""
-    table = lying_table(scheme, 5)
-
-    def tamper(flight: InFlight) -> Message | None:
-        message = flight.message
-        if isinstance(message, ModelHeld) and (flight.sender, flight.receiver) == (P0, P1):
-            return replace(message, keyed_hash=bytes(32))
-        return message
-
-    table.tamper = tamper
-    opened = until(table, RoundOpened, "p1").message
-    while participant(table, "p1").machine is not None:
-        step(table)
-    refuses(table, "p1", "server", opened, REASON.WRONG_SESSION)
-    table.run()
-    assert not [commit for commit in told(table, P1).commits if commit.attempt == 0]
 
 
 def joining_table(scheme: str) -> Table:
