@@ -11,6 +11,9 @@ import pytest
 from veilsum.simulations.docs import walk
 from veilsum.simulations.docs.traced import CARRYING, STARTING, Tracer
 
+ONLY_IN_A_DISPUTE = {"protocol/schemes/ampc/stalled.py"}
+"""Modules that a round in which all are honest never enters."""
+
 
 def listed(repository: Path) -> list[str]:
     return re.findall(
@@ -38,7 +41,7 @@ def test_the_committed_page_passes_through_every_module_of_the_schemes_that_it_w
         if path.name != "__init__.py"
     }
     assert len(modules) > 15
-    assert modules - set(listed(repository)) == set()
+    assert modules - set(listed(repository)) == ONLY_IN_A_DISPUTE
 
 
 def test_the_committed_page_has_no_trace_of_the_machine_that_drew_it(repository: Path) -> None:

@@ -33,8 +33,9 @@ from veilsum.simulations.run.simulate import simulate
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Crash, Faults
 
-BY_PARTIES = [name for name in scheme_names() if find_scheme(name).has_chain]
-BY_THE_SERVER = [name for name in scheme_names() if not find_scheme(name).has_chain]
+BUILT_IN = [name for name in scheme_names() if type(find_scheme(name)).__module__.startswith("veilsum.")]
+BY_PARTIES = [name for name in BUILT_IN if find_scheme(name).has_chain]
+BY_THE_SERVER = [name for name in BUILT_IN if not find_scheme(name).has_chain]
 
 
 class RecorderOfSums(Recorder):
