@@ -80,11 +80,6 @@ class ChainRecord:
             )
 
     @property
-    def proof(self) -> Certificate | None:
-        """The certificate that names the hash of the state."""
-        return self.sealed_certificate or self.certificate
-
-    @property
     def known_state(self) -> ChainState:
         assert self.state is not None
         return self.state

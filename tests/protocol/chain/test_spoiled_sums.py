@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.support.tables.checkpointed import after_checkpoint
@@ -53,7 +54,7 @@ def test_after_a_checkpoint_all_go_on_to_the_last_round_if_the_spoiler_is_honest
     table.run()
     endings = [told(table, name).ending for name in (SERVER, *table.participants)]
     assert all(isinstance(ending, RunFinished) and ending.rounds == ROUNDS for ending in endings)
-    held = {participant(table, name).model.tobytes() for name in table.participants}  # type: ignore[union-attr]
+    held = {bytes(memoryview(np.asarray(participant(table, name).model))) for name in table.participants}
     assert len(held) == 1
 
 
