@@ -33,12 +33,13 @@ class HelloRecord:
     attempts: tuple[EnteredAttempt, ...] = ()
 
     def statement(self, sender: PartyId, position: int) -> PositionStatement:
-        """What it says of a position: one that is not there was in no attempt, if it has not lost its disk.
+        """What it says of a position: one that is behind was in no attempt there, if it has not lost its disk.
 
-        One that is behind, and shows no attempt where it stands either, cannot be told from one that lost it.
+        One that is behind, and shows no attempt where it stands either, cannot be told from one that lost it. One that
+        is beyond the position says nothing of what it did there.
         """
         here = self.attempts if self.rounds_done == position else ()
-        blank = self.rounds_done != position and not self.attempts
+        blank = self.rounds_done > position or (self.rounds_done < position and not self.attempts)
         said = tuple(one.described(position) for one in here)
         return PositionStatement(sender, said, self.fresh or blank)
 

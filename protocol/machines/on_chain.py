@@ -78,6 +78,8 @@ class ParticipantOnChain(SumRules):
         If our vote was won while we were away, the state that it was for is ours.
         """
         position = opened.stamp.round
+        if self._member.terms.certifies:
+            _require_newest(session, position)
         won = self._member.consider_session(position, opened.certificate, session.voters(position))
         self._session, self._rules, self._began_at = session, None, position
         if self._lists_are_signed:
@@ -162,6 +164,19 @@ class ParticipantOnChain(SumRules):
         """The next position is new to everyone in the session: nothing was stated about it."""
         self._member.record = record
         self._rules = None
+
+
+def _require_newest(session: Session, position: int) -> None:
+    """Refuse a session that goes back behind one of its members: that one no longer says what it did here.
+
+    A server that follows the protocol goes to the newest position that it was shown proof of, and lets no other in.
+    """
+    ahead = sorted(name for name, theirs in session.positions.items() if theirs > position)
+    if ahead:
+        raise Rejection(
+            AbortReason.REPLAY,
+            f"a session at position {position}, and {ahead[0]} holds {session.positions[ahead[0]]}",
+        )
 
 
 class ServerOnChain:

@@ -192,10 +192,9 @@ def test_nobody_goes_back_to_a_position_that_it_left(scheme: str) -> None:
     """A model that stands still is a session at a position whose successor is certified."""
     table, _ = committed_once(scheme)
     opened = proposed_session(table, 7, *table.participants, position=0)
-    for name in table.participants[:4]:
-        refuses(table, name, "server", opened, REASON.REPLAY)
-    detail = refuses(table, "p4", "server", opened, REASON.NO_QUORUM)
-    assert "p0" in detail
+    for name in table.participants:
+        detail = refuses(table, name, "server", opened, REASON.REPLAY)
+        assert "p0 holds 1" in detail
 
 
 @pytest.mark.parametrize("scheme", SECURE)
