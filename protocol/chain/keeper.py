@@ -46,6 +46,7 @@ class ChainKeeper:
 
     def _count(self, name: PartyId, position: int, certificate: Certificate | None, vote: Vote) -> None:
         terms, ballot = self.terms, vote.ballot
+        terms.require_reached(position)
         if ballot.position != position + 1 or ballot.electorate != terms.electorate(position, certificate):
             raise Rejection(
                 AbortReason.BAD_CERTIFICATE,

@@ -29,9 +29,9 @@ Implements specs/models/README.md, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 from typing import TypeAlias
 
 from veilsum.protocol.agreed.threat import agreement_threshold
@@ -40,6 +40,12 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.wire.messages import Stamp
 
 Cohort: TypeAlias = frozenset[PartyId]
+_Which: TypeAlias = tuple[bytes, int, int]
+
+
+def _which(stamp: Stamp) -> _Which:
+    """An attempt as a key."""
+    return stamp.session, stamp.round, stamp.attempt
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,12 @@ class PositionStatement:
     attempts: tuple[AttemptRecord, ...] = ()
     fresh: bool = False
 
+    @cached_property
+    def _records(self) -> Mapping[_Which, AttemptRecord]:
+        return {_which(record.stamp): record for record in self.attempts}
+
     def record_of(self, stamp: Stamp) -> AttemptRecord | None:
-        return next((record for record in self.attempts if record.stamp == stamp), None)
+        return self._records.get(_which(stamp))
 
     def speaks_of(self, stamp: Stamp) -> bool:
         """Whether it says something about that attempt: a list, or that there is none of its own."""
@@ -159,18 +169,17 @@ def judge_upload(
     lists = list(_lists_that_count(said, voters_of))
     if clash := _clashing(lists):
         return PositionLost(clash)
-    if named_by := _naming_the_forgetful(own, said):
-        return SitOut(named_by)
+    forgetful = _forgetful(said)
+    if own in forgetful:
+        return SitOut(frozenset(forgetful[own]))
     for record in said[own].attempts:
         if record.uploaded and (short := _unheard(record, said, voters_of(record))):
             return short
     ours = next((cohort for _, cohort in lists if own in cohort), None)
     if ours is not None:
-        return _judge_repetition(ours, said)
+        return _judge_repetition(ours, said, forgetful.keys())
     listed = frozenset[PartyId]().union(*(cohort for _, cohort in lists))
-    return AnyCohort(
-        frozenset(name for name in said.keys() - listed if not _naming_the_forgetful(name, said))
-    )
+    return AnyCohort(frozenset(said.keys() - listed - forgetful.keys()))
 
 
 def require_permitted(cohort: Cohort, statements: Collection[PositionStatement], voters_of: VotersOf) -> None:
@@ -199,11 +208,15 @@ def _by_sender(
 def _lists_that_count(
     said: Mapping[PartyId, PositionStatement], voters_of: VotersOf
 ) -> Iterator[tuple[Stamp, Cohort]]:
-    """The lists that were stated, without those that too few can have signed."""
-    for statement in said.values():
-        for record in statement.attempts:
-            if record.signed is not None and _may_be_opened(record, record.signed, said, voters_of(record)):
-                yield record.stamp, record.signed
+    """The lists that were stated, each once, without those that too few can have signed."""
+    stated = {
+        (*_which(record.stamp), record.members, record.signed): record
+        for statement in said.values()
+        for record in statement.attempts
+    }
+    for record in stated.values():
+        if record.signed is not None and _may_be_opened(record, record.signed, said, voters_of(record)):
+            yield record.stamp, record.signed
 
 
 def _may_be_opened(
@@ -219,20 +232,25 @@ def _may_be_opened(
 
 def _clashing(lists: list[tuple[Stamp, Cohort]]) -> frozenset[Cohort]:
     """Two lists of one attempt, or with a common member."""
-    for (stamp, one), (other_stamp, other) in combinations(lists, 2):
-        if one != other and (stamp == other_stamp or one & other):
-            return frozenset((one, other))
+    of_attempt: dict[_Which, Cohort] = {}
+    of_party: dict[PartyId, Cohort] = {}
+    for stamp, cohort in lists:
+        known = {of_attempt.setdefault(_which(stamp), cohort)}
+        known |= {of_party.setdefault(name, cohort) for name in cohort}
+        if other := known - {cohort}:
+            return frozenset((cohort, *other))
     return frozenset()
 
 
-def _naming_the_forgetful(own: PartyId, said: Mapping[PartyId, PositionStatement]) -> Cohort:
-    """Who names us in an attempt that we do not remember, if we are fresh."""
-    return frozenset(
-        other
-        for other, statement in said.items()
-        for record in statement.attempts
-        if own in record.members and not said[own].speaks_of(record.stamp)
-    )
+def _forgetful(said: Mapping[PartyId, PositionStatement]) -> dict[PartyId, set[PartyId]]:
+    """Who is named in an attempt that it does not remember, and by whom."""
+    found: dict[PartyId, set[PartyId]] = {}
+    for other, statement in said.items():
+        for record in statement.attempts:
+            for name in record.members & said.keys():
+                if not said[name].speaks_of(record.stamp):
+                    found.setdefault(name, set()).add(other)
+    return found
 
 
 def _unheard(
@@ -245,10 +263,11 @@ def _unheard(
     return AwaitStatements(record.stamp, voters.names - heard, quorum - len(heard))
 
 
-def _judge_repetition(cohort: Cohort, said: Mapping[PartyId, PositionStatement]) -> UploadVerdict:
-    forgetful = frozenset(name for name in cohort & said.keys() if _naming_the_forgetful(name, said))
-    if forgetful:
-        return PositionLost(frozenset((cohort,)), forgetful)
+def _judge_repetition(
+    cohort: Cohort, said: Mapping[PartyId, PositionStatement], forgetful: Set[PartyId]
+) -> UploadVerdict:
+    if lost := cohort & forgetful:
+        return PositionLost(frozenset((cohort,)), lost)
     if missing := cohort.difference(said):
         return AwaitMembers(cohort, missing)
     return OnlyCohort(cohort)

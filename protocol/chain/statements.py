@@ -37,6 +37,8 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.wire.messages import Length, Stamp, record
 
 LIST_DOMAIN = "survivors-proposed"
+MOST_ATTEMPTS = 256
+"""How many attempts at one position a party can speak of: far more than a server tries in one life."""
 
 
 @record
@@ -67,6 +69,28 @@ def list_digest(stamp: Stamp, survivors: Iterable[PartyId], members: Iterable[Pa
     """What the server signs as it proposes a list: who is in it, and out of whom; that decides how many open it."""
     listed = ("\n".join(sorted(names)).encode() for names in (survivors, members))
     return stamp.digest(LIST_DOMAIN, *listed)
+
+
+def require_sound(sender: PartyId, attempts: tuple[EnteredAttempt, ...]) -> None:
+    """Refuse what no party did: more than it can speak of, an attempt of others, a list of others than its members."""
+    if len(attempts) > MOST_ATTEMPTS:
+        raise Rejection(
+            AbortReason.POSITION_LOST,
+            f"{len(attempts)} attempts at one position, {MOST_ATTEMPTS} can be stated: the organiser goes on with a "
+            "checkpoint",
+        )
+    stamps = {(one.session, one.attempt) for one in attempts}
+    listed = (names for one in attempts for names in (one.members, one.released))
+    if len(stamps) != len(attempts) or any(list(names) != sorted(set(names)) for names in listed):
+        raise Rejection(
+            AbortReason.SURVIVOR_LIST, "an attempt, or a party of it, is stated twice or out of order"
+        )
+    for one in attempts:
+        if sender not in one.members or not set(one.released) <= set(one.members):
+            raise Rejection(
+                AbortReason.SURVIVOR_LIST,
+                "stated: an attempt of others, or a list of others than its members",
+            )
 
 
 def require_vouched(roster: Roster, position: int, attempts: Iterable[EnteredAttempt]) -> None:

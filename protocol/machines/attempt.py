@@ -101,7 +101,8 @@ class Failed:
     """The attempt gave none: `repeatable` if another may, without those `missing` unless a sum may be open by now.
 
     `left_out` are those with whom another attempt would fail in the same way, `named` those who lied; of each pair in
-    `disputed` the first says that the second did not do its part, and one of the two lies.
+    `disputed` the first says that the second did not do its part: one of the two lies, or the network lost it. The
+    network does not falsify: of each pair in `falsified` one lies.
     """
 
     reason: AbortReason
@@ -112,6 +113,7 @@ class Failed:
     left_out: tuple[PartyId, ...] = ()
     named: tuple[PartyNamed, ...] = ()
     disputed: frozenset[Dispute] = frozenset()
+    falsified: frozenset[Dispute] = frozenset()
 
     def event(self, stamp: Stamp) -> RoundFailed:
         return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)

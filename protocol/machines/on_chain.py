@@ -97,6 +97,7 @@ class ParticipantOnChain(SumRules):
         """Begin from our own state, or from the one that the server gives us because we are behind."""
         stamp = opened.stamp
         if self._rules is not None:
+            self._require_judged(stamp.round)
             self._rules.require_upload(stamp.round)
         if not self._server_gives:
             require_no_model(opened)
@@ -106,6 +107,14 @@ class ParticipantOnChain(SumRules):
             self._member.require_state(stamp.model_hash)
             return []
         return self._adopt(opened, self._member.ahead)
+
+    def _require_judged(self, position: int) -> None:
+        """Refuse a round at another position than the one that the session was judged for."""
+        if position != self._began_at:
+            raise Rejection(
+                AbortReason.WRONG_ROUND,
+                f"round {position} in a session that was opened to us at position {self._began_at}",
+            )
 
     def take_parting_state(self, farewell: Farewell) -> list[Event]:
         """The last state, if we lack it: the one that we voted for, or else what the server has for us."""

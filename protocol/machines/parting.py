@@ -1,9 +1,10 @@
 """Whom a run goes on without, and the words that a server ends a run with: to all when it is over, or to one party.
 
-One of two who dispute lies, and which one the server cannot see. Honest parties dispute with liars alone: so whoever
-disputes with more parties than may collude is a liar, and whoever that many accuse is named. Before it has come to that
-the next attempt goes without both, if the others can do without them, or else without the one that is accused. A liar
-that stays has to find another honest party to dispute with, which gives it away.
+One of two who dispute lies, or is cut off from the other by the network, and which one the server cannot see. Whoever
+disputes with more parties than may collude is at the root of it, and the round goes on without it. Before it has come
+to that the next attempt goes without both, if the others can do without them, or else without the one that is accused.
+A liar that stays has to find another honest party to dispute with, which gives it away. Only who gave more parties than
+may collude something *false* is named: whoever controls the network can keep back what an honest party sent.
 
 Implements specs/protocol.md, section 1.
 """
@@ -52,6 +53,7 @@ class DoneWithout:
     def forget(self) -> None:
         """The round is committed: the next one is tried with everyone."""
         self._pairs: frozenset[Dispute] = frozenset()
+        self._falsified: frozenset[Dispute] = frozenset()
         self._left_out: frozenset[PartyId] = frozenset()
         self._doubted: frozenset[PartyId] = frozenset()
 
@@ -64,6 +66,7 @@ class DoneWithout:
         there = frozenset(members) | self._doubted
         self._left_out |= frozenset(failed.left_out)
         self._pairs |= failed.disputed
+        self._falsified |= failed.falsified
         liars = frozenset(name for name in self._disputing() if len(self._opponents(name)) > self._may_lie)
         unsolved = [pair for pair in self._pairs if not liars & set(pair)]
         accused = liars | {pair[1] for pair in unsolved}
@@ -85,12 +88,12 @@ class DoneWithout:
 
     @property
     def named(self) -> tuple[PartyNamed, ...]:
-        """Those whom more accuse than may collude: one of the accusers is honest."""
+        """Those whom more caught with a falsehood than may collude: one of these is honest."""
         found = []
         for name in self._disputing():
-            accusers = sorted(accuser for accuser, accused in self._pairs if accused == name)
+            accusers = sorted(accuser for accuser, accused in self._falsified if accused == name)
             if len(accusers) > self._may_lie:
-                detail = f"withheld or falsified what it owed {', '.join(accusers[:10])}"
+                detail = f"falsified what it owed {', '.join(accusers[:10])}"
                 found.append(PartyNamed(name, AbortReason.TIMED_OUT, detail))
         return tuple(found)
 

@@ -79,7 +79,7 @@ class StartingPoint:
         if anchor is None:
             return ChainRecord(self.rounds_done)
         if self.model is None:
-            return ChainRecord(self.rounds_done).under(anchor)
+            return ChainRecord(max(self.rounds_done, anchor.position)).under(anchor)
         first = ChainState.of(anchor.chain, 0, b"", self.model)
         lost = self.forgetful
         return ChainRecord(0, first, votes_here=not lost, forgetful=lost).under(anchor)

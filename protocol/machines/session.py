@@ -39,7 +39,7 @@ from veilsum.protocol.chain.hellos import (
 from veilsum.protocol.chain.position import PositionStatement
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import hash_model
-from veilsum.protocol.chain.statements import EnteredAttempt, require_vouched
+from veilsum.protocol.chain.statements import EnteredAttempt, require_sound, require_vouched
 from veilsum.protocol.chain.votes import Certificate, Vote
 from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
@@ -254,8 +254,20 @@ class SessionTerms:
     def verify_hello(self, name: PartyId, hello: HelloRecord) -> None:
         self.roster.require_participant(name)
         require_agreement_key(hello.box_key)
+        self._require_small(hello)
+        require_sound(name, hello.attempts)
         self.roster.verify(name, HELLO_DOMAIN, self.hello_digest(name, hello), hello.signature)
         require_vouched(self.roster, hello.rounds_done, hello.attempts)
+
+    def _require_small(self, hello: HelloRecord) -> None:
+        """Refuse a hello that would leave the others no room in the message that shows all of them."""
+        size = sum(len(part) for part in hello_parts(hello))
+        most = DEFAULT_LIMITS.max_fields_bytes // (2 * len(self.roster.participants))
+        if size > most:
+            raise Rejection(
+                AbortReason.POSITION_LOST,
+                f"a hello of {size} bytes, {most} is the most: the organiser goes on with a checkpoint",
+            )
 
     def open(self, hellos: Mapping[PartyId, HelloRecord]) -> Session:
         """The session of these hellos, sorted by name; both sides compute it."""

@@ -127,7 +127,8 @@ class GroupKeyRelay(AttemptMachine):
 
     def _give_up(self, trigger: str) -> list[Event]:
         detail = f"{self._dealer} dealt no group key"
-        failed = Failed(AbortReason.TIMED_OUT, self._dealer, detail, (self._dealer,))
+        gone = (self._dealer,)
+        failed = Failed(AbortReason.TIMED_OUT, self._dealer, detail, gone, left_out=gone)
         return self.fail(trigger, _P.CLOSED, failed)
 
 

@@ -3,7 +3,9 @@
 A peer that lacks something says of whom. That is a dispute between the two, unless the other has an excuse: who is
 behind cannot say what it holds, and who was given another common secret than the rest can neither read their statements
 nor be read. In the second case the dispute is with the owner of that secret. A peer that says nothing at all, or is
-behind and lacks nothing, is slow, or pretends to be: it is left out and called nothing worse.
+behind and lacks nothing, is slow, or pretends to be: it is left out and called nothing worse. What did not come may
+have been lost on the way; another common secret than others have, and another state than the certified one, in a
+statement that was read, are false.
 
 Implements specs/protocol.md, section 4.
 """
@@ -22,18 +24,28 @@ Reports = Mapping[PartyId, SetupReport]
 
 def who_stalls(members: tuple[PartyId, ...], reports: Reports) -> Failed:
     """Why a set-up is not complete after all the time it had."""
-    disputed = frozenset((*_disputes(reports), *_secret_disputes(reports)))
+    secrets = frozenset(_secret_disputes(reports))
+    disputed = secrets.union(_disputes(reports))
     slow = tuple(name for name in members if name not in reports or _is_slow(reports[name]))
     if not slow and not disputed:
         slow = tuple(name for name in members if reports[name].behind)
     accusations = [f"{accuser} lacks what {accused} owes it" for accuser, accused in sorted(disputed)]
     said = [*([f"not ready: {', '.join(slow[:10])}"] if slow else []), *accusations[:10]]
     detail = f"the set-up of the session is incomplete; {'; '.join(said)}"
-    return Failed(AbortReason.TIMED_OUT, "", detail, slow, left_out=slow, disputed=disputed)
+    falsified = secrets.union(pair for pair in disputed if _read_another_state(reports, pair))
+    return Failed(
+        AbortReason.TIMED_OUT, "", detail, slow, left_out=slow, disputed=disputed, falsified=falsified
+    )
 
 
 def _is_slow(report: SetupReport) -> bool:
     return report.behind and not report.lacking and not report.waiting
+
+
+def _read_another_state(reports: Reports, pair: Dispute) -> bool:
+    """Whether the first has the secret of the second and still finds it lacking: what it read was another state."""
+    report, other = reports[pair[0]], pair[1]
+    return other in report.lacking and other in report.secrets
 
 
 def _disputes(reports: Reports) -> Iterator[Dispute]:

@@ -119,24 +119,62 @@ def others_go_on(table: Table) -> None:
     assert named(table) <= {LIAR}
 
 
-SEEN_BY_MANY: dict[str, Lie] = {
-    "seeds withheld from all": withheld(SeedsForNeighbour),
-    "statement withheld from all": withheld(ModelHeld),
+FALSE_TO_MANY: dict[str, Lie] = {
     "another state claimed to all": another_hash(),
-    "statements that cannot be read": unreadable,
-    "seeds withheld from two": withheld(SeedsForNeighbour, "p0", "p3"),
     "two common secrets, each for several": other_secrets("p0", "p2"),
 }
 
 
 @pytest.mark.parametrize("scheme", PEERS)
-@pytest.mark.parametrize("lie", SEEN_BY_MANY)
+@pytest.mark.parametrize("lie", FALSE_TO_MANY)
 def test_a_peer_that_more_saw_lying_than_may_collude_is_named(scheme: str, lie: str) -> None:
-    table = spoiled(scheme, SEEN_BY_MANY[lie])
+    table = spoiled(scheme, FALSE_TO_MANY[lie])
     others_go_on(table)
     assert named(table) == {LIAR}
     honest = tuple(name for name in table.participants if name != LIAR)
     assert {commit.members for commit in told(table, SERVER).commits} == {honest}
+
+
+LOST_FOR_MANY: dict[str, Lie] = {
+    "seeds withheld from all": withheld(SeedsForNeighbour),
+    "statement withheld from all": withheld(ModelHeld),
+    "statements that cannot be read": unreadable,
+    "seeds withheld from two": withheld(SeedsForNeighbour, "p0", "p3"),
+}
+
+
+@pytest.mark.parametrize("scheme", PEERS)
+@pytest.mark.parametrize("lie", LOST_FOR_MANY)
+def test_a_peer_whose_part_did_not_come_is_left_out_and_not_named_since_a_broker_can_lose_it(
+    scheme: str, lie: str
+) -> None:
+    table = spoiled(scheme, LOST_FOR_MANY[lie])
+    others_go_on(table)
+    assert not named(table)
+    assert all(LIAR not in commit.members for commit in told(table, SERVER).commits)
+
+
+@pytest.mark.parametrize("scheme", PEERS)
+@pytest.mark.parametrize("kind", [SeedsForNeighbour, ModelHeld])
+def test_a_peer_that_a_broker_cut_off_from_many_for_a_while_is_back_in_the_next_round(
+    scheme: str, kind: type[Message]
+) -> None:
+    table = lying_table(scheme, 6, rounds=3)
+    first = until(table, kind).message.stamp.session
+
+    def broker(flight: InFlight) -> Message | None:
+        lost = isinstance(flight.message, kind) and flight.message.stamp.session == first
+        cut_off = flight.sender == LIAR and flight.receiver in ("p2", "p3", "p4")
+        return None if lost and cut_off else flight.message
+
+    table.wire = [flight for flight in table.wire if broker(flight) is not None]
+    table.tamper = broker
+    table.run()
+    assert not named(table)
+    commits = told(table, SERVER).commits
+    assert LIAR not in commits[0].members
+    assert all(LIAR in commit.members for commit in commits[1:])
+    assert all(isinstance(told(table, name).ending, RunFinished) for name in table.participants)
 
 
 SEEN_BY_ONE: dict[str, Lie] = {
