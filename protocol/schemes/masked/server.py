@@ -14,14 +14,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from veilsum.protocol.chain.state import ChainState
-from veilsum.protocol.errors import ProtocolError, Rejection
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
     Failed,
+    NextPhase,
     ServerContext,
     failure_of,
     handles,
+    reason_from_text,
 )
 from veilsum.protocol.machines.events import Event, Send
 from veilsum.protocol.machines.transitions import TransitionTable, Trigger
@@ -29,6 +31,7 @@ from veilsum.protocol.schemes.masked.messages import RoundKeys
 from veilsum.protocol.schemes.masked.payload import OpenedSum, WholeMean
 from veilsum.protocol.schemes.masked.round import MASKED_SERVER_MOVES, MaskedRound, MaskedServerPhase
 from veilsum.protocol.secure_sum.certifying import ResultVotes, SumOpened, SumVote
+from veilsum.protocol.secure_sum.group_key import dealer_of
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -56,6 +59,7 @@ class MaskedServer(AttemptMachine):
         self._round = MaskedRound(context, WholeMean(context), self._opened, self._not_opened)
         self._opened_sum: OpenedSum | None = None
         self._votes: ResultVotes | None = None
+        self._without_key: set[PartyId] = set()
 
     def start(self, now: float) -> list[Event]:
         self.deadline = now + self._context.timing.phase_s
@@ -63,23 +67,32 @@ class MaskedServer(AttemptMachine):
 
     @handles(RoundKeys, SealedShares, MaskedInput, SurvivorSignature, ReleasedShares)
     def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
-        return self.follow(type(message), self._round.take(self.phase, sender, message, now), _P.CLOSED)
+        return self._go_on(type(message), self._round.take(self.phase, sender, message, now))
 
     def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
         if self._votes is not None:
             self._votes.hear_refusal(party, reason)
+        if reason_from_text(reason) is AbortReason.BAD_SEAL:
+            self._without_key.add(party)
         return self.lose(party, now)
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         step = self._round.lose(self.phase, party, now)
         if self.phase is _P.CERTIFYING:
             return self._conclude_when_all_voted("loss")
-        return self.follow("loss", step, _P.CLOSED)
+        return self._go_on("loss", step)
 
     def deadline_passed(self, now: float) -> list[Event]:
         if self.phase is _P.CERTIFYING:
             return self._conclude("deadline")
-        return self.follow("deadline", self._round.close(self.phase, now), _P.CLOSED)
+        return self._go_on("deadline", self._round.close(self.phase, now))
+
+    def _go_on(self, trigger: Trigger, found: NextPhase | Failed | None) -> list[Event]:
+        """If more than may lie could not open their box, the next session goes without the dealer of the group key."""
+        if isinstance(found, Failed) and len(self._without_key) > self._context.parameters.colluders:
+            dealer = dealer_of(self._context.session.id, self._context.session.members)
+            found = replace(found, left_out=(*found.left_out, dealer))
+        return self.follow(trigger, found, _P.CLOSED)
 
     def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
         after = opened.stepped.extra
