@@ -13,7 +13,7 @@ from collections.abc import Collection
 from veilsum.protocol.chain.member import ChainTerms
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
 from veilsum.protocol.chain.state import TakeStep
-from veilsum.protocol.chain.votes import Certificate, Vote, VoteCount
+from veilsum.protocol.chain.votes import Ballot, Certificate, SupportedBallot, Vote, VoteCount
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
 
@@ -94,6 +94,31 @@ class ChainKeeper:
     def missing_voters(self, voting: Collection[PartyId]) -> tuple[PartyId, ...]:
         """Whom a session lacks at the newest certified position, if these vote in it."""
         return self.terms.missing_voters(self.newest_position(), self.certified(), voting)
+
+    @property
+    def may_pass_on(self) -> bool:
+        """Whether a result of our position may wait for votes; one that holds the model passes on what it kept."""
+        return self.terms.certifies and (self.terms.hides_hashes or self.record.next_state is not None)
+
+    def supported(self, voting: Collection[PartyId]) -> SupportedBallot | None:
+        """The votes for a result that we can pass on, if they bear it out and these could certify it."""
+        here = self.record.position
+        if not self.may_pass_on or self.newest_position() != here:
+            return None
+        found, otherwise = None, set[PartyId]()
+        for count in self._votes.values():
+            if count.ballot.position == here + 1:
+                if count.supported is not None and self._is_ours(count.ballot):
+                    found = count.supported
+                else:
+                    otherwise |= count.signatures.keys()
+        return None if found is None or self.missing_voters(set(voting) - otherwise) else found
+
+    def _is_ours(self, ballot: Ballot) -> bool:
+        """Whether it is for the state that we kept, or names none where we must not see it."""
+        after = self.record.next_state
+        known = (b"", b"") if self.terms.hides_hashes or after is None else (after.before, after.hash)
+        return (ballot.before, ballot.after) == known
 
     def point(self) -> ChainPoint:
         electorate = self.terms.electorate(self.record.position, self.record.certificate)

@@ -17,7 +17,13 @@ from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
 from veilsum.protocol.chain.state import ChainState, TakeStep
-from veilsum.protocol.chain.votes import Certificate, electorate_at, require_certificate
+from veilsum.protocol.chain.votes import (
+    Certificate,
+    SupportedBallot,
+    electorate_at,
+    require_certificate,
+    require_support,
+)
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
@@ -27,21 +33,27 @@ _REMEMBERED = 8
 
 @dataclass
 class ChainTerms:
-    """What both sides judge a chain by; `certifies`: whether parties vote at all."""
+    """What both sides judge a chain by; `certifies`: whether parties vote at all.
+
+    `hides_hashes`: the ballots that the server sees are without them.
+    """
 
     anchor: Anchor
     roster: Roster = field(repr=False)
     parameters: Parameters = field(repr=False)
     certifies: bool
+    hides_hashes: bool = False
     _verified: set[tuple[object, ...]] = field(default_factory=set, repr=False)
 
     @classmethod
-    def of(cls, roster: Roster, parameters: Parameters, *, certifies: bool) -> ChainTerms:
+    def of(
+        cls, roster: Roster, parameters: Parameters, *, certifies: bool, hides_hashes: bool = False
+    ) -> ChainTerms:
         if roster.anchor is None:
             raise LocalProtocolError(
                 f"the roster names no first model, which the scheme {parameters.scheme} stands on: sign it anew"
             )
-        return cls(roster.anchor, roster, parameters, certifies)
+        return cls(roster.anchor, roster, parameters, certifies, hides_hashes)
 
     @property
     def chain(self) -> bytes:
@@ -82,6 +94,24 @@ class ChainTerms:
             return ()
         return electorate_at(self.anchor, position, certificate)
 
+    def require_support(
+        self, position: int, certificate: Certificate | None, supported: SupportedBallot
+    ) -> None:
+        """Refuse votes that do not follow from this position, or that are no more than may lie."""
+        if not self.certifies:
+            raise Rejection(AbortReason.BAD_CERTIFICATE, "nobody votes in this federation")
+        electorate, ballot = self.electorate(position, certificate), supported.ballot
+        beyond = certificate if position > self.anchor.position else None
+        here = self.anchor.state_hash if beyond is None else beyond.ballot.after
+        before = b"" if self.hides_hashes else here
+        follows = (ballot.position, ballot.before, ballot.electorate) == (position + 1, before, electorate)
+        if not follows or self.hides_hashes == bool(ballot.after):
+            raise Rejection(
+                AbortReason.BAD_CERTIFICATE,
+                f"votes on position {ballot.position} that do not follow from position {position}",
+            )
+        require_support(self.ballots, self.roster, self.parameters, supported)
+
     def missing_voters(
         self, position: int, certificate: Certificate | None, voting: Collection[PartyId]
     ) -> tuple[PartyId, ...]:
@@ -119,9 +149,13 @@ class ChainMember:
         return self.record.position
 
     def consider_session(
-        self, position: int, certificate: Certificate | None, voting: Collection[PartyId]
-    ) -> ChainRecord | None:
-        """Refuse a session at the wrong position. Returns our record, moved on, if it says that our vote was won."""
+        self,
+        position: int,
+        certificate: Certificate | None,
+        voting: Collection[PartyId],
+        supported: SupportedBallot | None = None,
+    ) -> None:
+        """Refuse a session at the wrong position, without those who vote there, or with a result that few bear out."""
         if position < self.position:
             raise Rejection(
                 AbortReason.REPLAY, f"a session at position {position}, this party holds {self.position}"
@@ -136,16 +170,20 @@ class ChainMember:
                 AbortReason.NO_QUORUM,
                 f"too few of those who vote at position {position} are here; missing: {', '.join(missing[:10])}",
             )
+        if supported is not None:
+            self.terms.require_support(position, known, supported)
         self._ahead = certificate if position > self.position else None
-        return self.won(position, certificate)
 
     @property
     def ahead(self) -> Certificate | None:
         """What proves the position of the session, where it is beyond ours."""
         return self._ahead
 
-    def won(self, position: int, certificate: Certificate | None) -> ChainRecord | None:
-        """Our record, moved on to the state that we voted for, if the certificate is for that; else None."""
+    def won(self, position: int, certificate: Certificate | None, *, took_part: bool) -> ChainRecord | None:
+        """Our record, moved on to the state that we voted for, if the certificate is for that; else None.
+
+        A vote does not say that we were in the sum: it may lean on those of others.
+        """
         after = self.record.next_state
         if after is None or certificate is None or position != after.position:
             return None
@@ -153,7 +191,7 @@ class ChainMember:
         if certificate.ballot.after != after.hash:
             return None
         self._ahead = None
-        return self.record.advanced(after, certificate, took_part=True)
+        return self.record.advanced(after, certificate, took_part=took_part)
 
     def missing_here(self, voting: Collection[PartyId]) -> tuple[PartyId, ...]:
         """Whom a cohort at our position lacks to certify anything."""

@@ -12,6 +12,10 @@ No session or attempt is in a ballot: votes for a sum that is repeated add up. T
 position anew, and what was voted on there before counts for nothing. Where peers keep the model from the
 server, the ballot that the server sees has no hashes, and the one that has them travels sealed among the peers.
 
+A ballot is *supported* by the votes of more parties than may lie. One of them is honest, and so was the first honest
+party that voted for it, which had nobody to lean on: it verified the sum itself. So whoever holds the state that a
+supported ballot names may vote for it without the sum and its tags (protocol/secure_sum/passing.py).
+
 Rejected: a certificate for every position, kept and shown for ever (the last one says as much); a majority of those
 who are present instead of t(|E|) of the electorate (a server picks who is present).
 
@@ -21,7 +25,7 @@ Implements specs/chain.md, section 2.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -95,6 +99,15 @@ class Certificate:
         return self.ballot.position
 
 
+@record
+@dataclass(frozen=True, slots=True)
+class SupportedBallot:
+    """A ballot, and signatures of more parties than may lie: too few for a certificate, enough to bear other votes."""
+
+    ballot: Ballot
+    signatures: Mapping[PartyId, Annotated[bytes, Length(64)]]
+
+
 class VoteCount:
     """The votes for one ballot, until they are a certificate."""
 
@@ -103,6 +116,7 @@ class VoteCount:
         self._digest = ballot.digest(anchor)
         self.ballot = ballot
         self.needed = parameters.threshold_of(len(ballot.electorate))
+        self._may_lie = parameters.colluders
         self.signatures: dict[PartyId, bytes] = {}
 
     def add(self, voter: PartyId, signature: bytes, *, sure: bool = False) -> None:
@@ -119,6 +133,13 @@ class VoteCount:
             return None
         return Certificate(self.ballot, dict(sorted(self.signatures.items())))
 
+    @property
+    def supported(self) -> SupportedBallot | None:
+        """The votes that are here, if one of them must be of an honest party."""
+        if len(self.signatures) <= self._may_lie:
+            return None
+        return SupportedBallot(self.ballot, dict(sorted(self.signatures.items())))
+
 
 def require_certificate(
     anchor: bytes,
@@ -132,13 +153,7 @@ def require_certificate(
     Who was evicted since is still of the electorate, and its signature counts for nothing. `own` is what we signed.
     """
     ballot = certificate.ballot
-    names, survivors = list(ballot.electorate), list(ballot.survivors)
-    if not names or names != sorted(set(names)) or not set(certificate.signatures) <= set(names):
-        raise Rejection(
-            AbortReason.BAD_CERTIFICATE, "its electorate is not a sorted list with every signer in it"
-        )
-    if not survivors or survivors != sorted(set(survivors)):
-        raise Rejection(AbortReason.BAD_CERTIFICATE, "its survivors are not a sorted list")
+    _require_lists(ballot, certificate.signatures)
     count = VoteCount(anchor, roster, parameters, ballot)
     for voter, signature in certificate.signatures.items():
         if voter in roster.participants and count.certificate is None:
@@ -146,8 +161,36 @@ def require_certificate(
     if count.certificate is None:
         raise Rejection(
             AbortReason.BAD_CERTIFICATE,
-            f"{len(count.signatures)} of {len(names)} voted for position {ballot.position}, {count.needed} are needed",
+            f"{len(count.signatures)} of {len(ballot.electorate)} voted for position {ballot.position}, "
+            f"{count.needed} are needed",
         )
+
+
+def require_support(
+    anchor: bytes, roster: Roster, parameters: Parameters, supported: SupportedBallot
+) -> None:
+    """Refuse a ballot that no more parties voted for than may lie; every signature is verified."""
+    ballot = supported.ballot
+    _require_lists(ballot, supported.signatures)
+    count = VoteCount(anchor, roster, parameters, ballot)
+    for voter, signature in supported.signatures.items():
+        if voter in roster.participants:
+            count.add(voter, signature)
+    if count.supported is None:
+        raise Rejection(
+            AbortReason.BAD_CERTIFICATE,
+            f"{len(count.signatures)} voted for position {ballot.position}, and as many may lie",
+        )
+
+
+def _require_lists(ballot: Ballot, signatures: Collection[PartyId]) -> None:
+    names, survivors = list(ballot.electorate), list(ballot.survivors)
+    if not names or names != sorted(set(names)) or not set(signatures) <= set(names):
+        raise Rejection(
+            AbortReason.BAD_CERTIFICATE, "its electorate is not a sorted list with every signer in it"
+        )
+    if not survivors or survivors != sorted(set(survivors)):
+        raise Rejection(AbortReason.BAD_CERTIFICATE, "its survivors are not a sorted list")
 
 
 def electorate_at(anchor: Anchor, position: int, certificate: Certificate | None) -> tuple[PartyId, ...]:

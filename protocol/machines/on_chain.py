@@ -6,6 +6,7 @@ Implements specs/chain.md, section 3.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.chain.hellos import HelloRecord, statements_among, voters_among
@@ -14,7 +15,7 @@ from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
 from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules
-from veilsum.protocol.chain.votes import Certificate
+from veilsum.protocol.chain.votes import Certificate, SupportedBallot
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Failed, SumRules, failure_of
@@ -33,7 +34,8 @@ from veilsum.protocol.machines.session import (
 
 
 def chain_terms(scheme: Scheme, rules: MachineRules) -> ChainTerms:
-    return ChainTerms.of(rules.roster, rules.parameters, certifies=scheme.certifies(rules.parameters))
+    certifies, hides = scheme.certifies(rules.parameters), not scheme.server_holds_model
+    return ChainTerms.of(rules.roster, rules.parameters, certifies=certifies, hides_hashes=hides)
 
 
 class ParticipantOnChain(SumRules):
@@ -44,6 +46,7 @@ class ParticipantOnChain(SumRules):
         self._member = ChainMember(terms, begin.chain_record(rules.roster), parts.chain_step)
         self._dimension = rules.parameters.dimension
         self._server_gives = scheme.server_holds_model
+        self._passes_on = scheme.passes_on
         self._me = parts.identity.name
         self._parameters = rules.parameters
         self._participation = begin.record
@@ -77,10 +80,14 @@ class ParticipantOnChain(SumRules):
 
         If our vote was won while we were away, the state that it was for is ours.
         """
-        position = opened.stamp.round
+        position, voting = opened.stamp.round, session.voters(opened.stamp.round)
+        if opened.supported is not None and not self._passes_on:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "results are not passed on in this scheme")
         if self._member.terms.certifies:
             _require_newest(session, position)
-        won = self._member.consider_session(position, opened.certificate, session.voters(position))
+        self._member.consider_session(position, opened.certificate, voting, opened.supported)
+        took_part = self._took_part(opened.certificate)
+        won = self._member.won(position, opened.certificate, took_part=took_part)
         self._session, self._rules, self._began_at = session, None, position
         if self._lists_are_signed:
             self._rules = PositionRules.of(self._me, self._parameters, session.statements(position))
@@ -96,7 +103,7 @@ class ParticipantOnChain(SumRules):
     def enter_round(self, opened: RoundOpened) -> list[Event]:
         """Begin from our own state, or from the one that the server gives us because we are behind."""
         stamp = opened.stamp
-        if self._rules is not None:
+        if self._rules is not None and not self._is_passed_on:
             self._require_judged(stamp.round)
             self._rules.require_upload(stamp.round)
         if not self._server_gives:
@@ -116,12 +123,18 @@ class ParticipantOnChain(SumRules):
                 f"round {position} in a session that was opened to us at position {self._began_at}",
             )
 
+    @property
+    def _is_passed_on(self) -> bool:
+        """Whether nobody uploads in this session: it is there to vote on a result that others verified."""
+        return self._session is not None and self._session.supported is not None
+
     def take_parting_state(self, farewell: Farewell) -> list[Event]:
         """The last state, if we lack it: the one that we voted for, or else what the server has for us."""
         position = farewell.stamp.round
         if not self._server_gives or position <= self.record.position:
             return []
-        won = self._member.won(position, farewell.certificate)
+        took_part = self._took_part(farewell.certificate)
+        won = self._member.won(position, farewell.certificate, took_part=took_part)
         if won is not None:
             return self._take_won(won)
         if not len(farewell.model):
@@ -194,6 +207,8 @@ class ServerOnChain:
     def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
         record = begin.chain_record(rules.roster)
         self._keeper = ChainKeeper(chain_terms(scheme, rules), record, parts.chain_step)
+        self._passes_on = scheme.passes_on
+        self._in_vain_at = -1
 
     @property
     def record(self) -> ChainRecord:
@@ -209,8 +224,34 @@ class ServerOnChain:
         """Take in what a hello proves, or raise and change nothing."""
         self._keeper.admit(sender, hello.hello.rounds_done, hello.certificate, hello.vote)
 
+    @property
+    def may_pass_on(self) -> bool:
+        """Whether votes may be all that a result lacks: then everyone who has one is welcome."""
+        return self._passes_on and self._keeper.may_pass_on
+
+    def supported(self, hellos: Mapping[PartyId, HelloRecord]) -> SupportedBallot | None:
+        """The result that these can vote on without another sum, if there is one.
+
+        Where that was tried in vain, because some do not vote, another sum is tried if it can be.
+        """
+        position, hides = self._keeper.newest_position(), self._keeper.terms.hides_hashes
+        if not self.may_pass_on or (self._in_vain_at == position and self._barrier(hellos) is None):
+            return None
+        voting = voters_among(hellos, position)
+        return self._keeper.supported(
+            {name for name in voting if not hides or hellos[name].rounds_done == position}
+        )
+
+    def note_in_vain(self) -> None:
+        """A session passed a result on, and too few voted for it."""
+        self._in_vain_at = self._keeper.record.position
+
     def no_quorum(self, hellos: Mapping[PartyId, HelloRecord]) -> Failed | None:
         """Why those who are here could certify nothing, if so."""
+        return None if self.supported(hellos) is not None else self._barrier(hellos)
+
+    def _barrier(self, hellos: Mapping[PartyId, HelloRecord]) -> Failed | None:
+        """Why no sum of these could be certified, if so."""
         keeper, position = self._keeper, self._keeper.newest_position()
         voting = voters_among(hellos, position)
         missing = keeper.missing_voters(voting)
@@ -251,6 +292,11 @@ class ServerOnChain:
         known, model = (state.hash, state.model) if state is not None else (b"", None)
         survivors = certificate.ballot.survivors
         return [RoundCommitted(record.position - 1, 0, survivors, known, model, chain=record)]
+
+    def stating(self, session: Session) -> Session:
+        """A session as we open it: with what proves its position, and the result that it passes on, if it does."""
+        supported = self.supported(session.hellos)
+        return replace(session, certificate=self.record.certificate, supported=supported)
 
     def behind(self, session: Session) -> frozenset[PartyId]:
         """Members that say they have fewer rounds, and whose vote does not show that they have the state."""

@@ -13,12 +13,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from veilsum.protocol.errors import (
-    AbortReason,
-    ProtocolError,
-    Rejection,
-    RemoteProtocolError,
-)
+from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
@@ -36,13 +31,7 @@ from veilsum.protocol.machines.attempt import (
     require_same_attempt,
 )
 from veilsum.protocol.machines.early_messages import EarlyMessages, early_share
-from veilsum.protocol.machines.events import (
-    Event,
-    RunFailed,
-    RunFinished,
-    Send,
-    SessionBegan,
-)
+from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, Send, SessionBegan
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
@@ -174,6 +163,8 @@ class ParticipantMachine:
         events: list[Event] = [SessionBegan(session.id, session.members)]
         if self._chain is not None:
             events += self._followed(self._chain, self._chain.enter_session(session, message))
+        elif message.supported is not None:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "votes, and nobody votes in this scheme")
         self.session = session
         self._last_attempt = (-1, -1)
         self._secrets = None
@@ -210,12 +201,12 @@ class ParticipantMachine:
         self._be_patient(now)
         context = self._context(stamp)
         self._machine = require_machine(self._scheme, self._scheme.participant_round(context))
-        entered = self.record.enter(stamp, context.session.members)
+        entered = [] if self._passes_on else [self.record.enter(stamp, context.session.members)]
         try:
             started = self._machine.start(now)
         except Rejection as refusal:
             started = self._withdraw(refusal, now)
-        return [*taken, entered, *self._settled(started, now), *self._replay_early(now)]
+        return [*taken, *entered, *self._settled(started, now), *self._replay_early(now)]
 
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
@@ -224,7 +215,8 @@ class ParticipantMachine:
             raise Rejection(AbortReason.REPLAY, f"round {stamp.round} was tried in this session, or is done")
         if stamp.round >= DEFAULT_MAX_INTEGER:
             raise Rejection(AbortReason.WRONG_ROUND, f"round {stamp.round} leaves no number for the next")
-        self.record.require_repeatable(stamp.round, self.session.members)
+        if not self._passes_on:
+            self.record.require_repeatable(stamp.round, self.session.members)
         if self._chain is None and not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
                 AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
@@ -323,11 +315,18 @@ class ParticipantMachine:
             free = machine is not None and not machine.is_decisive
             return going_on + self._replay_early(now) if held_up and free else going_on
         self._machine = None
-        if self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed):
+        stalled = self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed)
+        passed = self.phase is ParticipantPhase.RUNNING and self._passes_on
+        if stalled or passed:
             self.session = None
         self._move("outcome", ParticipantPhase.WAITING)
         self._be_patient(now)
         return events + self._conclude(machine.stamp, machine.outcome) + self._replay_early(now)
+
+    @property
+    def _passes_on(self) -> bool:
+        """Whether this session has one attempt, in which nobody uploads."""
+        return self.session is not None and self.session.supported is not None
 
     def _conclude(self, stamp: Stamp, outcome: Outcome) -> list[Event]:
         match outcome:

@@ -1,4 +1,4 @@
-"""Whom a run goes on without, and the words that a server ends a run with: to all when it is over, or to one party.
+"""Whom a run goes on with and without, and the words that a server ends a run with: to all, or to one party.
 
 One of two who dispute lies, or is cut off from the other by the network, and which one the server cannot see. Whoever
 disputes with more parties than may collude is at the root of it, and the round goes on without it. Before it has come
@@ -11,16 +11,19 @@ Implements specs/protocol.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.errors import AbortReason, LocalProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Dispute, Failed
 from veilsum.protocol.machines.events import PartyNamed
 from veilsum.protocol.machines.on_chain import ServerOnChain
+from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.rules import RoleParts
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import Farewell
@@ -96,6 +99,42 @@ class DoneWithout:
                 detail = f"falsified what it owed {', '.join(accusers[:10])}"
                 found.append(PartyNamed(name, AbortReason.TIMED_OUT, detail))
         return tuple(found)
+
+
+class Guests:
+    """Who may be in the next session, by what the server remembers; `named` are those who lied."""
+
+    def __init__(
+        self, roster: Roster, record: ParticipationRecord, chain: ServerOnChain | None, without: DoneWithout
+    ) -> None:
+        self._everyone = frozenset(roster.participants)
+        self._record = record
+        self._chain = chain
+        self._without = without
+        self.named: dict[PartyId, PartyNamed] = {}
+
+    def _not_shunned(self, round_number: int) -> frozenset[PartyId]:
+        """Those whose updates are in a sum that may be open cannot be done without, whatever they did."""
+        indispensable = self._record.cohort_of(round_number) or frozenset()
+        return self._everyone - ((self._without.parties | self.named.keys()) - indispensable)
+
+    def welcome(self, round_number: int) -> frozenset[PartyId]:
+        """Everyone but those who must be done without.
+
+        A sum that may be open is repeated by those who took part in it, and the others wait.
+        """
+        return self._not_shunned(round_number) & (self._record.electorate_of(round_number) or self._everyone)
+
+    def admissible(self, round_number: int) -> frozenset[PartyId]:
+        """Who may say hello: to vote on a result that is passed on, one need not have taken part in its sum."""
+        may_pass_on = self._chain is not None and self._chain.may_pass_on
+        return self._not_shunned(round_number) if may_pass_on else self.welcome(round_number)
+
+    def here(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> dict[PartyId, HelloRecord]:
+        """Of whom a session is made, if these said hello."""
+        passes_on = self._chain is not None and self._chain.supported(hellos) is not None
+        welcome = self.admissible(round_number) if passes_on else self.welcome(round_number)
+        return {name: hello for name, hello in hellos.items() if name in welcome}
 
 
 class Parting:

@@ -64,6 +64,9 @@ class Scheme(ABC):
     server's own, and may be one of torch.
     """
 
+    passes_on: ClassVar[bool] = False
+    """Whether its machines know sessions that pass a result on (`session.supported`), in which nobody uploads."""
+
     exact: ClassVar[bool] = True
     """Whether the result is the mean of the fixed-point encodings, bit for bit."""
 

@@ -40,7 +40,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain
-from veilsum.protocol.machines.parting import DoneWithout, Parting, dismissal
+from veilsum.protocol.machines.parting import DoneWithout, Guests, Parting, dismissal
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -70,6 +70,7 @@ class ServerMachine:
         self._parts = parts
         self.model = begin.model if scheme.server_holds_model else None
         self._chain = ServerOnChain(scheme, rules, parts, begin) if scheme.has_chain else None
+        self._peers_hold_chain = scheme.has_chain and not scheme.server_holds_model
         self._parting = Parting(scheme, parts, self._chain)
         self._holding: frozenset[PartyId] = frozenset()
         self._model_hash = self._hash_held()
@@ -83,8 +84,8 @@ class ServerMachine:
         self._expected: frozenset[PartyId] = frozenset(rules.roster.participants)
         self._knocking: set[PartyId] = set()
         self._lost: set[PartyId] = set()
-        self._named: dict[PartyId, PartyNamed] = {}
         self._without = DoneWithout(rules.parameters, self._chain)
+        self._guests = Guests(rules.roster, begin.record, self._chain, self._without)
         self._behind: frozenset[PartyId] = frozenset()
         self._opening_deadline: float | None = None
         self._machine: AttemptMachine | None = None
@@ -171,8 +172,8 @@ class ServerMachine:
 
     def _dismissal(self, name: PartyId) -> Farewell | None:
         """What a party hears that lied and was named: the run goes on without it, unless an open sum needs it."""
-        named = self._named.get(name)
-        if named is None or name in self._welcome:
+        named = self._guests.named.get(name)
+        if named is None or name in self._guests.welcome(self.rounds_done):
             return None
         return dismissal(named, self.rounds_done)
 
@@ -197,37 +198,29 @@ class ServerMachine:
         self._terms.verify_hello(sender, hello.hello)
         known_keys = ((name, one.box_key) for name, one in self._hellos.items())
         require_new_key(sender, hello.hello.box_key, known_keys)
-        if self.phase is not ServerPhase.OPENING or sender not in self._welcome:
+        if self.phase is not ServerPhase.OPENING or sender not in self._guests.admissible(self.rounds_done):
             if known is None and self._dismissal(sender) is None:
                 self._knocking.add(sender)
             return []
         if self._chain is not None:
             self._chain.admit(sender, hello)
         self._hellos[sender] = hello.hello
-        if self._expected & self._welcome <= self._hellos.keys() and self._too_few_here() is None:
+        awaited = self._expected & self._guests.welcome(self.rounds_done)
+        if awaited <= self._hellos.keys() and self._too_few_here() is None:
             return self._close_opening(Hello, now)
         return []
 
-    @property
-    def _welcome(self) -> frozenset[PartyId]:
-        """Everyone but those who must be done without.
-
-        A sum that may be open is repeated by those who took part in it, and the others wait. Those whose updates are
-        in it cannot be done without, whatever they did.
-        """
-        everyone = frozenset(self._rules.roster.participants)
-        shunned = self._without.parties | self._named.keys()
-        indispensable = self._record.cohort_of(self.rounds_done) or frozenset()
-        return (self._record.electorate_of(self.rounds_done) or everyone) - (shunned - indispensable)
+    def _here(self) -> dict[PartyId, HelloRecord]:
+        return self._guests.here(self._hellos, self.rounds_done)
 
     def _too_few_here(self) -> Failed | None:
         """Why those who are here cannot begin a session, if so."""
-        here, minimum = len(self._hellos), self._rules.parameters.min_parties
-        if here < minimum:
-            missing = ", ".join(sorted(set(self._rules.roster.participants) - self._hellos.keys())[:10])
-            detail = f"{here} of at least {minimum} parties are here; missing: {missing}"
+        here, minimum = self._here(), self._rules.parameters.min_parties
+        if len(here) < minimum:
+            missing = ", ".join(sorted(set(self._rules.roster.participants) - here.keys())[:10])
+            detail = f"{len(here)} of at least {minimum} parties are here; missing: {missing}"
             return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail)
-        return None if self._chain is None else self._chain.no_quorum(self._hellos)
+        return None if self._chain is None else self._chain.no_quorum(here)
 
     def _close_opening(self, trigger: Trigger, now: float) -> list[Event]:
         try:
@@ -243,12 +236,8 @@ class ServerMachine:
 
     def _peers_lack_state(self) -> bool:
         """Whether one that is here lacks the last state, which the server does not hold: a set-up hands it over."""
-        behind = any(hello.rounds_done < self.rounds_done for hello in self._hellos.values())
+        behind = any(hello.rounds_done < self.rounds_done for hello in self._here().values())
         return behind and self._peers_hold_chain and self._too_few_here() is None
-
-    @property
-    def _peers_hold_chain(self) -> bool:
-        return self._chain is not None and not self._scheme.server_holds_model
 
     def _catch_up(self) -> list[Event]:
         """The chain may be certified beyond what we knew: go on from there."""
@@ -264,9 +253,11 @@ class ServerMachine:
         return events
 
     def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
-        certificate = self._chain.record.certificate if self._chain is not None else None
-        session = replace(self._terms.open(self._hellos), certificate=certificate)
+        session = self._terms.open(self._here())
+        if self._chain is not None:
+            session = self._chain.stating(session)
         self.session = self._scheme.introducing(session)
+        self._knocking |= self._hellos.keys()
         self._behind = self._chain.behind(self.session) if self._chain is not None else frozenset()
         self._expected = frozenset(self.session.members)
         self._knocking -= self._expected
@@ -316,8 +307,15 @@ class ServerMachine:
             case Failed() as failed:
                 return events + self._retry(failed, now)
             case Prepared():
-                going_on = self.rounds_done < self._rules.rounds
-                return events + (self._begin_round("outcome", now) if going_on else self._finish("outcome"))
+                return events + self._go_on_prepared(now)
+
+    def _go_on_prepared(self, now: float) -> list[Event]:
+        """After a set-up comes a round; after votes that peers passed on, the hellos that show them."""
+        assert self.session is not None
+        if self.session.supported is not None and self.phase is ServerPhase.RUNNING:
+            return self._open("outcome", now)
+        going_on = self.rounds_done < self._rules.rounds
+        return self._begin_round("outcome", now) if going_on else self._finish("outcome")
 
     def _commit(self, outcome: Committed, now: float) -> list[Event]:
         assert self.session is not None
@@ -339,9 +337,10 @@ class ServerMachine:
         self._without.forget()
         if self.rounds_done >= self._rules.rounds:
             return events + self._finish("outcome")
-        gone = (set(self.session.members) - set(outcome.members)) | set(outcome.silent) | self._lost
-        gone |= self._named.keys() & set(self.session.members)
-        if gone or self._knocking or self._rules.parameters.rekey is Rekey.ROUND:
+        passed_on = self.session.supported is not None
+        gone = set() if passed_on else set(self.session.members) - set(outcome.members)
+        gone |= set(outcome.silent) | self._lost | (self._guests.named.keys() & set(self.session.members))
+        if passed_on or gone or self._knocking or self._rules.parameters.rekey is Rekey.ROUND:
             self._expected = (frozenset(self.session.members) - gone) | self._knocking
             return events + self._open("outcome", now)
         return events + self._begin_round("outcome", now)
@@ -353,8 +352,8 @@ class ServerMachine:
 
     def _name(self, named: Iterable[PartyNamed]) -> list[Event]:
         """Those who lied are left out from the next session on, for as long as this server lives."""
-        found = {one.party: one for one in named if one.party not in self._named}
-        self._named |= found
+        found = {one.party: one for one in named if one.party not in self._guests.named}
+        self._guests.named |= found
         self._knocking -= found.keys()
         return list(found.values())
 
@@ -362,6 +361,8 @@ class ServerMachine:
         assert self.session is not None
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
         self._without.learn(failed, self.session.members)
+        if self._chain is not None and self.session.supported is not None:
+            self._chain.note_in_vain()
         named = (*failed.named, *self._without.named)
         events: list[Event] = [*self._name(named), failed.event(stamp)]
         events += self._tell(RoundClosed(stamp, False, (), b"", failed.reason.value))

@@ -40,7 +40,7 @@ from veilsum.protocol.chain.position import PositionStatement
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.chain.statements import EnteredAttempt, require_sound, require_vouched
-from veilsum.protocol.chain.votes import Certificate, Vote
+from veilsum.protocol.chain.votes import Certificate, SupportedBallot, Vote
 from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity
@@ -84,13 +84,15 @@ class SessionOpened(Message):
     """All hellos; `certificate` proves the position that the session begins at, where parties keep a chain.
 
     Where these are some hellos only, `present` has a bit for each participant of the roster, by name, the first one
-    lowest: whether it is a member.
+    lowest: whether it is a member. `supported`: nobody uploads in this session, a result that was verified by others is
+    passed on.
     """
 
     stamp: Stamp
     hellos: Mapping[PartyId, HelloRecord]
     certificate: Certificate | None = None
     present: Annotated[bytes, MaxLength(DEFAULT_LIMITS.max_parties // 8)] = b""
+    supported: SupportedBallot | None = None
 
 
 @message("round.opened")
@@ -154,6 +156,8 @@ class Session:
     terms: SessionTerms = field(repr=False)
     certificate: Certificate | None = field(default=None, repr=False)
     """What proves the position that the session begins at, beyond the anchor of a chain."""
+    supported: SupportedBallot | None = field(default=None, repr=False)
+    """The result that the session is there to pass on, without an upload; None in all other sessions."""
     shown: Mapping[PartyId, Collection[PartyId]] = field(default_factory=dict, repr=False)
     """Whose hellos alone a member is shown by the server, of members that are not shown all."""
     _verified: set[tuple[PartyId, bytes]] = field(default_factory=set, repr=False)
@@ -164,7 +168,7 @@ class Session:
 
     def openings(self, stamp: Stamp) -> Iterator[tuple[PartyId, SessionOpened]]:
         """What the server tells each member as the session opens."""
-        whole = SessionOpened(stamp, self.hellos, self.certificate)
+        whole = SessionOpened(stamp, self.hellos, self.certificate, supported=self.supported)
         part = replace(whole, present=self.terms.roster.packed(self._names)) if self.shown else whole
         for name in self.members:
             shown = self.shown.get(name)
@@ -353,7 +357,7 @@ class Greeting:
             session = self.terms.accept(self.me, self.hello, opened.hellos)
         if opened.stamp.session != session.id:
             raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
-        return replace(session, certificate=opened.certificate)
+        return replace(session, certificate=opened.certificate, supported=opened.supported)
 
 
 def require_no_model(opened: RoundOpened) -> None:

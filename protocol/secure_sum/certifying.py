@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from veilsum.protocol.chain.record import ChainPoint, ChainRecord
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import ChainState
-from veilsum.protocol.chain.votes import Certificate, Vote, VoteCount, require_certificate
+from veilsum.protocol.chain.votes import Ballot, Certificate, Vote, VoteCount, require_certificate
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import (
@@ -130,34 +130,52 @@ class SumCheck:
 
     def _proved(self, closed: RoundClosed, checked: CheckedSum) -> ChainRecord:
         point, after = self._context.point, checked.after
-        if closed.members != checked.survivors or closed.next_model_hash != after.hash:
-            raise Rejection(AbortReason.WRONG_MODEL, "the round was closed with another sum than we checked")
+        ballot = point.ballot(after, checked.survivors)
         if not point.certifies:
+            require_closed_with(closed, ballot)
             return point.record.advanced(after, None)
-        if closed.certificate is None or closed.certificate.ballot != point.ballot(after, checked.survivors):
-            raise Rejection(AbortReason.BAD_CERTIFICATE, "the certificate is for another state than ours")
-        took_part = self._context.name in checked.survivors
-        proof = self._verified(closed.certificate, point)
-        return point.record.advanced(after, proof, took_part=took_part)
+        proof = require_proof(self._context, closed, ballot, self._signature)
+        return point.record.advanced(after, proof, took_part=self._context.name in checked.survivors)
 
-    def _verified(self, certificate: Certificate, point: ChainPoint) -> Certificate:
-        context = self._context
-        own = {context.name: self._signature} if self._signature else {}
-        require_certificate(point.ballots, context.roster, context.parameters, certificate, own)
-        return certificate
+
+def require_closed_with(closed: RoundClosed, ballot: Ballot) -> None:
+    """Refuse a round that is closed with another result than ours."""
+    if closed.members != ballot.survivors or closed.next_model_hash != ballot.after:
+        raise Rejection(AbortReason.WRONG_MODEL, "the round was closed with another sum than we checked")
+
+
+def require_proof(
+    context: ParticipantContext, closed: RoundClosed, ballot: Ballot, signature: bytes
+) -> Certificate:
+    """What proves the result that a round is closed with: a certificate of the very ballot that is ours."""
+    require_closed_with(closed, ballot)
+    certificate = closed.certificate
+    if certificate is None or certificate.ballot != ballot:
+        raise Rejection(AbortReason.BAD_CERTIFICATE, "the certificate is for another state than ours")
+    own = {context.name: signature} if signature else {}
+    require_certificate(context.point.ballots, context.roster, context.parameters, certificate, own)
+    return certificate
 
 
 class ResultVotes:
     """The server's side, without phases: votes for the state that it computed itself, and who says it is spoiled."""
 
-    def __init__(self, context: ServerContext, survivors: tuple[PartyId, ...], after: ChainState) -> None:
+    def __init__(
+        self,
+        context: ServerContext,
+        survivors: tuple[PartyId, ...],
+        after: ChainState,
+        asked: tuple[PartyId, ...] | None = None,
+    ) -> None:
+        """`asked` is who votes; where the sum is shown, those who are in it."""
         self._context = context
         self._survivors = survivors
+        self._asked = survivors if asked is None else asked
         self.after = after
         point = context.point
         ballot = point.ballot(after, survivors)
         self._count = VoteCount(point.ballots, context.roster, context.parameters, ballot)
-        self._electors = set(survivors).intersection(point.electorate)
+        self._electors = set(self._asked).intersection(point.electorate)
         self._voters: set[PartyId] = set()
         self._refusals: dict[PartyId, AbortReason] = {}
 
@@ -169,13 +187,24 @@ class ResultVotes:
 
     def add(self, sender: PartyId, vote: SumVote) -> None:
         require_absent(sender, self._voters)
-        if sender not in self._survivors:
+        if sender not in self._asked:
             raise Rejection(AbortReason.SURVIVOR_LIST, "a vote of a party that is not in the sum")
         if vote.state_hash != self.after.hash:
             raise Rejection(AbortReason.WRONG_MODEL, "another state follows from the sum")
         if vote.signature:
             self._count.add(sender, vote.signature)
         self._voters.add(sender)
+
+    def know(self, signatures: Mapping[PartyId, bytes]) -> None:
+        """Count votes that were verified when they came in hellos."""
+        for name, signature in signatures.items():
+            self._count.add(name, signature, sure=True)
+            self._voters.add(name)
+
+    @property
+    def unheard(self) -> tuple[PartyId, ...]:
+        """Who is in the sum and has not said that it holds the state."""
+        return tuple(name for name in self._survivors if name not in self._voters)
 
     def hear_refusal(self, party: PartyId, reason: str) -> None:
         found = reason_from_text(reason)
@@ -187,7 +216,7 @@ class ResultVotes:
         due = (awaited & self._electors) - self._voters - self._refusals.keys()
         return due if self._count.certificate is None else due - self._context.behind
 
-    def conclude(self, total: RingVector) -> Committed | Failed:
+    def conclude(self, total: RingVector | None = None) -> Committed | Failed:
         """The certificate, or why there is none; a sum that enough parties found spoiled is not repeated."""
         point, after, survivors = self._context.point, self.after, self._survivors
         certificate = self._count.certificate

@@ -19,6 +19,7 @@ from veilsum.protocol.schemes.ampc.messages import (
     SeedsForNeighbour,
     SeedsRevealed,
 )
+from veilsum.protocol.schemes.ampc.passing import PassingPeer, PassingRelay
 from veilsum.protocol.schemes.ampc.peer import AmpcPeer
 from veilsum.protocol.schemes.ampc.server import AmpcServer
 from veilsum.protocol.schemes.ampc.session_relay import SessionRelay
@@ -50,6 +51,7 @@ class Mpc(Scheme):
     server_holds_model = False
     needs_rsa = True
     has_chain = True
+    passes_on = True
     learns = {
         "server": "the mean of each round, hence the global model",
         "peer": "the global model",
@@ -61,20 +63,28 @@ class Mpc(Scheme):
         "mpc peer, set-up": SessionSetup,
         "mpc server": AmpcServer,
         "mpc peer": AmpcPeer,
+        "mpc server, passing on": PassingRelay,
+        "mpc peer, passing on": PassingPeer,
     }
     with_bias = False
 
-    def server_setup(self, context: ServerContext) -> AttemptMachine:
-        return SessionRelay(context)
+    def server_setup(self, context: ServerContext) -> AttemptMachine | None:
+        """A session that passes a result on has no sum, and needs no seeds."""
+        return None if context.session.supported is not None else SessionRelay(context)
 
-    def participant_setup(self, context: ParticipantContext) -> AttemptMachine:
-        return SessionSetup(context, with_bias=self.with_bias)
+    def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
+        passes_on = context.session.supported is not None
+        return None if passes_on else SessionSetup(context, with_bias=self.with_bias)
 
     def server_round(self, context: ServerContext) -> AttemptMachine:
+        supported = context.session.supported
+        if supported is not None:
+            return PassingRelay(context, supported)
         return AmpcServer(context, learns_sum=not self.with_bias)
 
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
-        return AmpcPeer(context)
+        supported = context.session.supported
+        return AmpcPeer(context) if supported is None else PassingPeer(context, supported)
 
     def require_graph(self, graph: Graph) -> None:
         graph.require_safe_for_decomposition()
@@ -106,6 +116,8 @@ class Ampc(Mpc):
         "ampc peer, set-up": SessionSetup,
         "ampc server": AmpcServer,
         "ampc peer": AmpcPeer,
+        "ampc server, passing on": PassingRelay,
+        "ampc peer, passing on": PassingPeer,
     }
     with_bias = True
 

@@ -139,8 +139,9 @@ class CommonState:
         self._certified = self._certified or next((one for one in made if one is not None), None)
         voted = self._voted_state
         if not self.up_to_date and voted is not None and voted.hash == self._certified_hash:
+            public = self._context.session.certificate
             self._record = self._record.advanced(
-                voted, self._context.session.certificate, self._certified, took_part=True
+                voted, public, self._certified, took_part=self._took_part(public)
             )
 
     @property
@@ -187,12 +188,15 @@ class CommonState:
         )
         if state.hash != self._certified_hash:
             raise Rejection(AbortReason.WRONG_MODEL, "the state offered is not the certified one")
-        public, uploaded = (
-            self._context.session.certificate,
-            self._context.record.uploaded_at(self._position - 1),
+        public = self._context.session.certificate
+        self._record = self._record.advanced(
+            state, public, self._certified, took_part=self._took_part(public)
         )
-        took_part = uploaded and public is not None and self._context.name in public.ballot.survivors
-        self._record = self._record.advanced(state, public, self._certified, took_part=took_part)
+
+    def _took_part(self, public: Certificate | None) -> bool:
+        """Whether our own disk and the certificate agree that our update is in the sum; a vote does not say so."""
+        uploaded = self._context.record.uploaded_at(self._position - 1)
+        return uploaded and public is not None and self._context.name in public.ballot.survivors
 
     def _box_secret(self, sender: PartyId, receiver: PartyId) -> Secret:
         return self._context.box_secret(Purpose.SEAL, self._stamp, sender, receiver)

@@ -18,6 +18,7 @@ from veilsum.protocol.schemes.masked.server import MaskedServer
 from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.certifying import SumOpened, SumVote
 from veilsum.protocol.secure_sum.group_key import GroupKeyRelay, GroupKeySetup, dealer_of
+from veilsum.protocol.secure_sum.passing import PassingMember, PassingServer
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -30,6 +31,7 @@ from veilsum.protocol.wire.messages import Message
 class Masked(Scheme):
     name = "masked"
     has_chain = True
+    passes_on = True
     learns = {
         "server": "the mean over at least min_parties survivors, and the global model",
         "client": "the global model",
@@ -48,6 +50,8 @@ class Masked(Scheme):
         "masked client, set-up": GroupKeySetup,
         "masked server": MaskedServer,
         "masked client": MaskedClient,
+        "masked server, passing on": PassingServer,
+        "masked client, passing on": PassingMember,
     }
 
     def certifies(self, parameters: Parameters) -> bool:
@@ -61,17 +65,20 @@ class Masked(Scheme):
         dealer = dealer_of(session.id, session.members)
         return replace(session, shown={name: (name, dealer) for name in session.members if name != dealer})
 
-    def server_setup(self, context: ServerContext) -> AttemptMachine:
-        return GroupKeyRelay(context)
+    def server_setup(self, context: ServerContext) -> AttemptMachine | None:
+        """A session that passes a result on has no sum, and needs no group key."""
+        return None if context.session.supported is not None else GroupKeyRelay(context)
 
-    def participant_setup(self, context: ParticipantContext) -> AttemptMachine:
-        return GroupKeySetup(context)
+    def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
+        return None if context.session.supported is not None else GroupKeySetup(context)
 
     def server_round(self, context: ServerContext) -> AttemptMachine:
-        return MaskedServer(context)
+        supported = context.session.supported
+        return MaskedServer(context) if supported is None else PassingServer(context, supported)
 
     def participant_round(self, context: ParticipantContext) -> AttemptMachine:
-        return MaskedClient(context)
+        supported = context.session.supported
+        return MaskedClient(context) if supported is None else PassingMember(context, supported)
 
     def carries(self, message: Message) -> Carried | None:
         if isinstance(message, SumOpened):

@@ -25,7 +25,7 @@ from tests.support.sample_messages import smallest_message
 from tests.support.snapshots import picture
 from veilsum.protocol.agreed.parameters import Parameters, Recovery, Schedule, ShareMode
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.chain.votes import Certificate, Vote
+from veilsum.protocol.chain.votes import Certificate, SupportedBallot, Vote
 from veilsum.protocol.crypto.agreement import AgreementKey
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.crypto.secret import Secret
@@ -35,8 +35,9 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import AttemptMachine
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, SERVER_TABLE, ParticipantPhase, ServerPhase
 from veilsum.protocol.machines.transitions import Phase
-from veilsum.protocol.schemes.ampc.messages import ModelHeld
+from veilsum.protocol.schemes.ampc.messages import Aggregate, ModelHeld
 from veilsum.protocol.schemes.registry import find_scheme
+from veilsum.protocol.secure_sum.certifying import SumOpened
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, registered_messages
 from veilsum.roles.process.entropy import SeededEntropy
@@ -75,17 +76,29 @@ def lose_a_statement(table: Table) -> None:
     table.crash_before("p1", ModelHeld)
 
 
+def lose_the_sum(table: Table) -> None:
+    """For all but two, who vote: the result is passed on."""
+    table.tamper = lambda flight: (
+        None
+        if isinstance(flight.message, SumOpened | Aggregate) and flight.receiver in ("p2", "p3")
+        else flight.message
+    )
+
+
 SCENARIOS = [
     Scenario("plain", {}),
     Scenario("plain", {"schedule": Schedule.ROUND_ROBIN}),
     Scenario("masked", {}, lose_an_upload),
     Scenario("masked", {"recovery": Recovery.NONE}),
+    Scenario("masked", {}, lose_the_sum),
     Scenario("mpc", {}, lose_an_upload),
     Scenario("mpc", {}),
+    Scenario("mpc", {}, lose_the_sum),
     Scenario("ampc", {}, lose_an_upload),
     Scenario("ampc", {"share_mode": ShareMode.TENSOR, "graph": "ring"}),
     Scenario("ampc", {"recovery": Recovery.NONE}),
     Scenario("ampc", {}, lose_a_statement),
+    Scenario("ampc", {}, lose_the_sum),
     Scenario("perturbed", {}),
     Scenario("bilateral", {}, lose_an_upload),
     Scenario(ballot.Ballot.name, {}),
@@ -137,6 +150,7 @@ def copies_share_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         Message,
         SeededEntropy,
         Certificate,
+        SupportedBallot,
         Vote,
     ):
         monkeypatch.setattr(kind, "__deepcopy__", lambda key, memo: key, raising=False)
