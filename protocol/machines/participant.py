@@ -366,7 +366,8 @@ class ParticipantMachine:
         if not message.completed:
             return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
         if self.rounds_done < message.stamp.round:
-            detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}"
+            detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}: with the server "
+            detail += "and the others started once more with --resume it is given the rest"
             return [*events, RunFailed(AbortReason.TIMED_OUT, self._parts.identity.name, detail)]
         return [*events, RunFinished(self.rounds_done, self.model)]
 

@@ -335,7 +335,7 @@ class ServerMachine:
         self.rounds_done += 1
         self.attempt = self._failures = 0
         self._without.forget()
-        if self.rounds_done >= self._rules.rounds:
+        if self.rounds_done >= self._rules.rounds and not (self._peers_hold_chain and self._knocking):
             return events + self._finish("outcome")
         passed_on = self.session.supported is not None
         gone = set() if passed_on else set(self.session.members) - set(outcome.members)
