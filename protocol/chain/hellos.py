@@ -14,7 +14,9 @@ from typing import Annotated
 from veilsum.protocol.chain.position import PositionStatement
 from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.crypto.domains import length_prefixed
+from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.protocol.wire.messages import Length, record
 
 NONCE_BYTES = 32
@@ -78,6 +80,17 @@ def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:
     ]
     counters = hello.rounds_done.to_bytes(8, "big") + bytes([hello.fresh])
     return (hello.nonce, hello.box_key, counters, *(length_prefixed(*parts) for parts in said))
+
+
+def require_small(hello: HelloRecord, participants: int) -> None:
+    """Refuse a hello that would leave others no room in the message that shows all of them."""
+    size = sum(len(part) for part in hello_parts(hello))
+    most = DEFAULT_LIMITS.max_fields_bytes // (2 * participants)
+    if size > most:
+        raise Rejection(
+            AbortReason.POSITION_LOST,
+            f"a hello of {size} bytes, {most} is the most: the organiser goes on with a checkpoint",
+        )
 
 
 def _listed(names: tuple[PartyId, ...]) -> bytes:

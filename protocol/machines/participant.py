@@ -121,7 +121,9 @@ class ParticipantMachine:
             if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
                 return self._receive_from_server(sender, message, now)
             machine = self._require_in_attempt(sender, message)
-            return self._settled(machine.receive(sender, message, now), now)
+            assert self._greeting is not None
+            told = self._greeting.terms.spelled_out(message)
+            return self._settled(machine.receive(sender, told, now), now)
         except Rejection as rejection:
             raise rejection.blamed_on(sender) from rejection
 

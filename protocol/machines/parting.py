@@ -38,12 +38,6 @@ def nothing() -> Model:
     return np.zeros(0, dtype="<f4")
 
 
-def dismissal(named: PartyNamed, rounds_done: int) -> Farewell:
-    """What a party hears that lied and was named."""
-    detail = f"the run goes on without {named.party}, which {named.detail}"[:_LONGEST_DETAIL]
-    return Farewell(Stamp(b"", rounds_done), False, named.reason.value, detail, nothing())
-
-
 class DoneWithout:
     """Whom the next attempt at a round goes without, by what failed in those before it."""
 
@@ -129,6 +123,14 @@ class Guests:
         """Who may say hello: to vote on a result that is passed on, one need not have taken part in its sum."""
         may_pass_on = self._chain is not None and self._chain.may_pass_on
         return self._not_shunned(round_number) if may_pass_on else self.welcome(round_number)
+
+    def dismissal(self, name: PartyId, round_number: int) -> Farewell | None:
+        """What a party hears that lied and was named: the run goes on without it, unless an open sum needs it."""
+        named = self.named.get(name)
+        if named is None or name in self.welcome(round_number):
+            return None
+        detail = f"the run goes on without {named.party}, which {named.detail}"[:_LONGEST_DETAIL]
+        return Farewell(Stamp(b"", round_number), False, named.reason.value, detail, nothing())
 
     def here(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> dict[PartyId, HelloRecord]:
         """Of whom a session is made, if these said hello."""

@@ -40,7 +40,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain
-from veilsum.protocol.machines.parting import DoneWithout, Guests, Parting, dismissal
+from veilsum.protocol.machines.parting import DoneWithout, Guests, Parting
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -168,17 +168,10 @@ class ServerMachine:
         self._opening_deadline = now + self._rules.timing.opening_s
         invitation = Invitation(Stamp(), self._terms.invitation)
         everyone = self._rules.roster.participants
-        return [Send(name, self._dismissal(name) or invitation) for name in everyone]
-
-    def _dismissal(self, name: PartyId) -> Farewell | None:
-        """What a party hears that lied and was named: the run goes on without it, unless an open sum needs it."""
-        named = self._guests.named.get(name)
-        if named is None or name in self._guests.welcome(self.rounds_done):
-            return None
-        return dismissal(named, self.rounds_done)
+        return [Send(name, self._guests.dismissal(name, self.rounds_done) or invitation) for name in everyone]
 
     def _answer_knock(self, sender: PartyId) -> list[Event]:
-        dismissed = self._dismissal(sender)
+        dismissed = self._guests.dismissal(sender, self.rounds_done)
         if dismissed is not None:
             return [Send(sender, dismissed)]
         if self.phase is ServerPhase.OPENING:
@@ -199,7 +192,7 @@ class ServerMachine:
         known_keys = ((name, one.box_key) for name, one in self._hellos.items())
         require_new_key(sender, hello.hello.box_key, known_keys)
         if self.phase is not ServerPhase.OPENING or sender not in self._guests.admissible(self.rounds_done):
-            if known is None and self._dismissal(sender) is None:
+            if known is None and self._guests.dismissal(sender, self.rounds_done) is None:
                 self._knocking.add(sender)
             return []
         if self._chain is not None:
@@ -348,7 +341,8 @@ class ServerMachine:
     def _tell(self, closed: RoundClosed) -> list[Event]:
         """Where peers hold the model, they settle the outcome among themselves."""
         told = self.session.members if self.session is not None and self._scheme.server_holds_model else ()
-        return [Send(name, closed) for name in told]
+        shortened = self._terms.shortened(closed)
+        return [Send(name, shortened) for name in told]
 
     def _name(self, named: Iterable[PartyNamed]) -> list[Event]:
         """Those who lied are left out from the next session on, for as long as this server lives."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated
 
+from veilsum.protocol.agreed.listing import OneBitEach, listed, read_listed, require_one_form
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.agreed.threat import Threat
@@ -33,6 +34,7 @@ from veilsum.protocol.chain.hellos import (
     NONCE_BYTES,
     HelloRecord,
     hello_parts,
+    require_small,
     statements_among,
     voters_among,
 )
@@ -47,7 +49,6 @@ from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId, SessionId
 from veilsum.protocol.randomness import RandomBytes, require_random
-from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.protocol.wire.messages import Length, MaxLength, Message, Stamp, Tensor, message
 
 HELLO_DOMAIN = "hello"
@@ -91,7 +92,7 @@ class SessionOpened(Message):
     stamp: Stamp
     hellos: Mapping[PartyId, HelloRecord]
     certificate: Certificate | None = None
-    present: Annotated[bytes, MaxLength(DEFAULT_LIMITS.max_parties // 8)] = b""
+    present: OneBitEach = b""
     supported: SupportedBallot | None = None
 
 
@@ -112,7 +113,10 @@ class RoundOpened(Message):
 @message("round.closed")
 @dataclass(frozen=True, slots=True)
 class RoundClosed(Message):
-    """The round's outcome where the server holds the model: who is in it, and the hash of the next model."""
+    """The round's outcome where the server holds the model: who is in it, and the hash of the next model.
+
+    Who is in it stands in `members` or, with a bit for each participant of the roster, in `present`.
+    """
 
     stamp: Stamp
     committed: bool
@@ -120,6 +124,10 @@ class RoundClosed(Message):
     next_model_hash: Annotated[bytes, Length(32, or_empty=True)]
     reason: Annotated[str, MaxLength(512)] = ""
     certificate: Certificate | None = None
+    present: OneBitEach = b""
+
+    def require_consistent(self) -> None:
+        require_one_form(self.members, self.present)
 
 
 @message("round.withdrawn")
@@ -258,20 +266,10 @@ class SessionTerms:
     def verify_hello(self, name: PartyId, hello: HelloRecord) -> None:
         self.roster.require_participant(name)
         require_agreement_key(hello.box_key)
-        self._require_small(hello)
+        require_small(hello, len(self.roster.participants))
         require_sound(name, hello.attempts)
         self.roster.verify(name, HELLO_DOMAIN, self.hello_digest(name, hello), hello.signature)
         require_vouched(self.roster, hello.rounds_done, hello.attempts)
-
-    def _require_small(self, hello: HelloRecord) -> None:
-        """Refuse a hello that would leave the others no room in the message that shows all of them."""
-        size = sum(len(part) for part in hello_parts(hello))
-        most = DEFAULT_LIMITS.max_fields_bytes // (2 * len(self.roster.participants))
-        if size > most:
-            raise Rejection(
-                AbortReason.POSITION_LOST,
-                f"a hello of {size} bytes, {most} is the most: the organiser goes on with a checkpoint",
-            )
 
     def open(self, hellos: Mapping[PartyId, HelloRecord]) -> Session:
         """The session of these hellos, sorted by name; both sides compute it."""
@@ -297,6 +295,20 @@ class SessionTerms:
             for name in hellos:
                 session.box_key_of(name)
         return session
+
+    def shortened(self, closed: RoundClosed) -> RoundClosed:
+        """A closing word as it travels."""
+        if not closed.committed:
+            return closed
+        members, present = listed(self.roster, self.parameters, closed.members)
+        return replace(closed, members=members, present=present)
+
+    def spelled_out(self, message: Message) -> Message:
+        """A closing word with the names of those in the sum; any other message as it is."""
+        if not isinstance(message, RoundClosed) or not message.committed:
+            return message
+        members = read_listed(self.roster, self.parameters, message.members, message.present)
+        return replace(message, members=members, present=b"")
 
     def accept_part(self, me: PartyId, mine: HelloRecord, opened: SessionOpened) -> Session:
         """The checks on a session of which the server shows some hellos: the rest, and the id, are its word."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from veilsum.protocol.agreed.listing import OneBitEach, require_one_form
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.chain.votes import Ballot, Certificate, Vote, VoteCount, require_certificate
@@ -43,9 +44,15 @@ SPOILED = (AbortReason.CHECK_FAILED, AbortReason.SUM_FALSIFIED)
 @message("sum.opened")
 @dataclass(frozen=True, slots=True)
 class SumOpened(Message):
+    """The sum, and who is in it: `survivors` or, with a bit for each participant of the roster, `present`."""
+
     stamp: Stamp
     survivors: tuple[PartyId, ...]
     words: Tensor
+    present: OneBitEach = b""
+
+    def require_consistent(self) -> None:
+        require_one_form(self.survivors, self.present)
 
 
 @message("sum.vote")
@@ -82,14 +89,15 @@ class SumCheck:
     def request(
         self,
         opened: SumOpened,
+        survivors: tuple[PartyId, ...],
         then: Callable[[CheckedSum, float], list[Event]],
     ) -> list[Event]:
         """The work that verifies the sum and takes the step; one that does not verify makes us withdraw."""
         parameters = self._context.parameters
         words = parameters.encoding.ring.require(opened.words, upload_length(parameters))
-        for name in opened.survivors:
+        for name in survivors:
             self._context.session.require_member(name)
-        return [WorkRequested(lambda: self._check(opened.survivors, words), then, self._context.withdraw)]
+        return [WorkRequested(lambda: self._check(survivors, words), then, self._context.withdraw)]
 
     def _check(self, survivors: tuple[PartyId, ...], words: RingVector) -> CheckedSum:
         total, limbs = words[:-TAG_WORDS], words[-TAG_WORDS:]

@@ -81,8 +81,9 @@ class Masked(Scheme):
         return MaskedClient(context) if supported is None else PassingMember(context, supported)
 
     def carries(self, message: Message) -> Carried | None:
+        """Of a sum that has a bit for each of its parties, their names are told by the result of the round."""
         if isinstance(message, SumOpened):
-            return Carried(untagged(message.words), members=message.survivors)
+            return None if message.present else Carried(untagged(message.words), members=message.survivors)
         return Carried(untagged(message.vector)) if isinstance(message, MaskedInput) else None
 
     def problems(self, parameters: Parameters) -> Iterator[str]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from veilsum.protocol.agreed.listing import read_listed
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
 from veilsum.protocol.crypto.agreement import AgreementKey, require_agreement_key, require_distinct_keys
@@ -139,9 +140,12 @@ class MaskedClient(AttemptMachine):
     @handles(SumOpened)
     def check_sum(self, sender: PartyId, opened: SumOpened, now: float) -> list[Event]:
         require_from_server(sender)
-        self._round.require_agreed(self.phase, opened.survivors)
-        agreed = opened.survivors if self._round.agreed(self.phase) is not None else None
-        work = self._sum.request(opened, lambda checked, at: self._checked(checked, agreed, at))
+        survivors = read_listed(
+            self._context.roster, self._context.parameters, opened.survivors, opened.present
+        )
+        self._round.require_agreed(self.phase, survivors)
+        agreed = survivors if self._round.agreed(self.phase) is not None else None
+        work = self._sum.request(opened, survivors, lambda checked, at: self._checked(checked, agreed, at))
         self.move(SumOpened, _P.CHECKING, now + self._context.timing.patience_s)
         return work
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from veilsum.protocol.agreed.listing import listed
 from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
@@ -98,7 +99,9 @@ class MaskedServer(AttemptMachine):
         after = opened.stepped.extra
         assert isinstance(after, ChainState)
         self._opened_sum = opened
-        words = SumOpened(self.stamp, self._round.survivors, self._round.uploads)
+        context = self._context
+        survivors, present = listed(context.roster, context.parameters, self._round.survivors)
+        words = SumOpened(self.stamp, survivors, self._round.uploads, present)
         told: list[Event] = [Send(name, words) for name in self._context.session.members]
         if not self._context.point.certifies:
             self.move("work", _P.CLOSED)
