@@ -159,7 +159,8 @@ class RoleTransport(Transport, StatusSource, Protocol):
 class ConnectionRequest:
     """Who wants to be connected, and what makes its datagrams unreadable for everybody else.
 
-    `life` is a fresh nonce of this start of the party; `on_gone` is told when the link believes that a party has gone.
+    `life` is a fresh nonce of this start of the party; `on_gone` is told when the link believes that a party has gone;
+    `largest_message` is what no message for or of this party exceeds, where that is known (`Limits.for_messages`).
     """
 
     federation: str
@@ -168,6 +169,7 @@ class ConnectionRequest:
     crypto: LineCrypto = field(repr=False)
     on_gone: Callable[[Address], None] = field(repr=False)
     connect_within_s: float
+    largest_message: int | None = None
 
 
 TransportFactory: TypeAlias = Callable[[ConnectionRequest], RoleTransport]

@@ -37,6 +37,18 @@ class TooLarge(TransportError):
         super().__init__(f"message of {size} bytes for {receiver} exceeds {limit_name} of {limit} bytes")
 
 
+class AnnouncedTooLarge(TransportError):
+    """A sender announced a message that is longer than any we take; nothing was kept for it."""
+
+    def __init__(self, sender: str, size: int, limit: int) -> None:
+        self.sender = sender
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{sender} announces a message of {size} bytes, the longest that is taken has {limit}"
+        )
+
+
 class Closed(TransportError):
     """The transport was closed while somebody still waited on it."""
 

@@ -5,7 +5,7 @@ Implements specs/transport.md, section 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from veilsum.transport.errors import BadSetting
 from veilsum.transport.framing.datagrams import MOST_CHUNKS
@@ -57,6 +57,12 @@ class Limits:
                 "largest datagram of the link", largest_datagram, f"at least {SMALLEST_LINK_DATAGRAM}"
             )
         return min(self.chunk_bytes, largest_datagram - SEALING_ALLOWANCE)
+
+    def for_messages(self, largest: int | None) -> Limits:
+        """The same, where the caller knows that no message is larger than this."""
+        if largest is None or largest >= self.max_message_bytes:
+            return self
+        return replace(self, max_message_bytes=largest)
 
     def longest_message(self, chunk_bytes: int) -> int:
         return min(self.max_message_bytes, chunk_bytes * MOST_CHUNKS)

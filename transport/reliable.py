@@ -119,6 +119,8 @@ class FramedTransport:
             if isinstance(event, Datagram):
                 take = partial(self._endpoint.receive_datagram, event.sender_hint, event.data, loop.time())
                 self.foreign.read("datagram", event.sender_hint, take)
+                while (refusal := self._endpoint.next_refusal()) is not None:
+                    self.foreign.note("message", refusal.sender, refusal)
             elif isinstance(event, GoneHint):
                 if self._on_gone is not None:
                     self.foreign.read("will", event.address, partial(self._on_gone, event.address))

@@ -133,6 +133,14 @@ class Scheme(ABC):
         """
         return longest_vector(message)
 
+    def most_vector_bytes(self, parameters: Parameters) -> int | None:
+        """How many bytes the vectors of one message have together at most, the model of one that is behind included.
+
+        A process refuses longer messages before they take memory. None, the default: the parameters do not say it, and
+        the limit is that of the transport.
+        """
+        return None
+
     def parting_model(
         self, model: Model, equipment: object | None, random: RandomBytes, *, completed: bool
     ) -> Model | None:

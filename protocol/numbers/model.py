@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Model: TypeAlias = NDArray[np.float32]
+MODEL_WORD_BYTES: Final = 4
 
 
 @dataclass(frozen=True)

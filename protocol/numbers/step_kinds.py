@@ -19,7 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -181,6 +181,7 @@ class Yogi(StepKind):
 
 
 STEP_KINDS: Mapping[str, type[StepKind]] = {kind.name: kind for kind in (Sgd, Momentum, Adam, Adagrad, Yogi)}
+MOST_REMEMBERED: Final = max(len(kind().remembered) for kind in STEP_KINDS.values())
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from veilsum.protocol.errors import LocalProtocolError
 Wide: TypeAlias = NDArray[np.float64]
 
 MOST_STEPS = 2**64 - 1
+MEMORY_WORD_BYTES = 8
 _COUNT_BYTES, _SIZE_BYTES, _NAME_BYTES = 8, 8, 1
 
 
@@ -71,7 +72,9 @@ class StepMemory:
         for _ in range(reader.take(1)[0]):
             name = bytes(reader.take(reader.take(_NAME_BYTES)[0])).decode("ascii", "replace")
             size = int.from_bytes(reader.take(_SIZE_BYTES), "little")
-            vector = np.frombuffer(reader.take(8 * size), dtype="<f8").astype(np.float64, copy=False)
+            vector = np.frombuffer(reader.take(MEMORY_WORD_BYTES * size), dtype="<f8").astype(
+                np.float64, copy=False
+            )
             if vectors and name <= max(vectors):
                 raise _damage("its names are not in order")
             vectors[name] = vector

@@ -36,7 +36,7 @@ from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundClosed, RoundOpened
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.averaging import weighted_mean
-from veilsum.protocol.numbers.model import LocalResult, Model
+from veilsum.protocol.numbers.model import MODEL_WORD_BYTES, LocalResult, Model
 from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message, Stamp, Tensor, message
@@ -293,6 +293,9 @@ class Plain(Scheme):
 
     def carries(self, message: Message) -> Carried | None:
         return Carried(message.payload, message.samples) if isinstance(message, PlainUpdate) else None
+
+    def most_vector_bytes(self, parameters: Parameters) -> int:
+        return MODEL_WORD_BYTES * parameters.dimension
 
     def warnings(self, parameters: Parameters) -> Iterator[str]:
         yield "plain: the server sees every update; gradient inversion can rebuild training data from it"

@@ -28,10 +28,15 @@ from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, FloatVector
+from veilsum.protocol.numbers.model import MODEL_WORD_BYTES
 from veilsum.protocol.numbers.ring import RingVector
+from veilsum.protocol.numbers.step_kinds import MOST_REMEMBERED
+from veilsum.protocol.numbers.step_memory import MEMORY_WORD_BYTES
 from veilsum.protocol.wire.messages import Stamp
 
 TAG_WORDS = 8
+SMALL_BYTES = 1024
+"""What a vector may have besides its numbers: the names in a step memory, and the framing and the tag of a box."""
 
 _LIMB_BITS = 8 * TAG_BYTES // TAG_WORDS
 _LARGEST_LIMB = (1 << _LIMB_BITS) - 1
@@ -106,6 +111,13 @@ class AttemptTags:
 def upload_length(parameters: Parameters) -> int:
     """The words of an upload whose sum is verified: those of the vector, and its tag."""
     return parameters.vector_length + TAG_WORDS
+
+
+def most_vector_bytes(parameters: Parameters) -> int:
+    """The vectors of one message where sums are verified: an upload, or a state of the chain with its step memory."""
+    upload = parameters.encoding.ring.word_bytes * upload_length(parameters)
+    state = (MODEL_WORD_BYTES + MEMORY_WORD_BYTES * MOST_REMEMBERED) * parameters.dimension
+    return max(upload, state) + SMALL_BYTES
 
 
 def untagged(words: RingVector) -> RingVector:

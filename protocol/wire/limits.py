@@ -5,12 +5,15 @@ Implements specs/wire-format.md, section 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from veilsum.protocol.errors import ParameterError
 
 LONGEST_FIELDS: Final = 2**32 - 1
+PREFIX_BYTES: Final = 4
+PADDING_BYTES: Final = 64
+"""At most 7 bytes before each vector of a message, and there are fewer than nine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class Limits:
             problems.append(f"max_fields_bytes must be below 2^32, not {self.max_fields_bytes}")
         if problems:
             raise ParameterError(problems)
+
+    def for_vectors(self, vector_bytes: int | None) -> Limits:
+        """The same, where the vectors of a message are known to have so many bytes together at most."""
+        if vector_bytes is None:
+            return self
+        padded = PREFIX_BYTES + self.max_fields_bytes + vector_bytes + PADDING_BYTES
+        return replace(self, max_message_bytes=min(self.max_message_bytes, padded))
 
 
 DEFAULT_LIMITS: Final = Limits()

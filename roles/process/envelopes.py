@@ -29,24 +29,41 @@ from veilsum.protocol.wire.envelope import (
     sign_envelope,
 )
 from veilsum.protocol.wire.header import Header
+from veilsum.protocol.wire.limits import DEFAULT_LIMITS, Limits
 from veilsum.protocol.wire.messages import Message
 from veilsum.protocol.wire.replay import START_SHIFT, ReplayWindow
+
+MOST_FRONT_BYTES = 1024
+"""Header, signature and padding: nothing in a header is longer than 64 bytes."""
 
 
 class EnvelopeCodec:
     """`start` tells this start of the party from all others: 32 random bits, or in a simulation its number."""
 
-    def __init__(self, me: Identity, roster: Roster, config_hash: bytes, start: int = 0) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        roster: Roster,
+        config_hash: bytes,
+        start: int = 0,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self._me = me
         self._roster = roster
         self._config_hash = config_hash
         self._first = start << START_SHIFT
+        self._limits = limits
         self._sent: Counter[PartyId] = Counter()
         self._replays = ReplayWindow()
 
+    @property
+    def largest_envelope(self) -> int:
+        """No message for or of this party has more bytes when it travels."""
+        return self._limits.max_message_bytes + MOST_FRONT_BYTES
+
     def seal(self, receivers: Sequence[PartyId], message: Message, phase: str) -> list[Envelope]:
         """One envelope for each receiver; the message itself is encoded and hashed once."""
-        body = Body.of(message)
+        body = Body.of(message, self._limits)
         return [self._envelope(receiver, message, body, phase) for receiver in receivers]
 
     def _envelope(self, receiver: PartyId, message: Message, body: Body, phase: str) -> Envelope:
@@ -67,7 +84,7 @@ class EnvelopeCodec:
 
         `carrier` is the party from whose line the bytes came.
         """
-        envelope = decode_envelope(data)
+        envelope = decode_envelope(data, self._limits)
         if envelope.header.sender != carrier:
             raise Rejection(
                 AbortReason.WRONG_SENDER,
@@ -84,7 +101,7 @@ class EnvelopeCodec:
             roster_hash=self._roster.digest,
             config_hash=self._config_hash,
         )
-        message = open_envelope(envelope, identity.verify_key, expected)
+        message = open_envelope(envelope, identity.verify_key, expected, self._limits)
         if identity.name == self._me.name:
             raise RemoteProtocolError(identity.name, AbortReason.REPLAY, "our own message came back")
         self._replays.admit(identity.name, header.sequence, envelope.digest)

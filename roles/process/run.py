@@ -27,6 +27,7 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme, starting_warnings
+from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
@@ -135,7 +136,8 @@ def _run(
     state.life = checkpoints.next_life
     checkpoints.save(state)
     start = int.from_bytes(require_real_entropy(system_entropy)(4), "big")
-    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, start)
+    limits = DEFAULT_LIMITS.for_vectors(scheme.most_vector_bytes(rules.parameters))
+    codec = EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash, start, limits)
     equipment = make_equipment(context, rules.parameters, learner)
     warnings = (
         *starting_warnings(scheme, rules.parameters),
@@ -242,6 +244,7 @@ class RoleProcess:
             crypto=IdentityLines(context.identity, self.rules.roster, federation, random),
             on_gone=self._hear_will,
             connect_within_s=self.rules.timing.patience_s,
+            largest_message=self.codec.largest_envelope,
         )
         return self.open_transport(request)
 

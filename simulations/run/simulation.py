@@ -21,6 +21,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Body, Envelope, decode_envelope, encode_envelope, join
+from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.protocol.wire.replay import Duplicate
 from veilsum.roles.learning.contract import Learner, LocalUpdate
@@ -137,6 +138,7 @@ class Simulation:
                 federation.roster,
                 federation.parameters.config_hash,
                 state.life,
+                DEFAULT_LIMITS.for_vectors(federation.scheme.most_vector_bytes(federation.parameters)),
             ),
             disk=disk,
             learner=federation.learners.get(name),

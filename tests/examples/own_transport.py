@@ -19,6 +19,7 @@ from veilsum.roles.process.context import RoleOptions
 from veilsum.roles.process.run import run_role
 from veilsum.transport.base import ConnectionRequest, Datagram, LinkEvent, TransportFactory
 from veilsum.transport.framing.endpoint import Endpoint
+from veilsum.transport.limits import Limits
 from veilsum.transport.reliable import FramedTransport
 
 LARGEST = 64 * 1024
@@ -80,7 +81,8 @@ class SocketTransport(FramedTransport):
 
     def __init__(self, folder: Path, request: ConnectionRequest) -> None:
         self._sockets = SocketLink(folder, request.address)
-        endpoint = Endpoint(request.address, request.life, crypto=request.crypto)
+        limits = Limits().for_messages(request.largest_message)
+        endpoint = Endpoint(request.address, request.life, limits, request.crypto)
         super().__init__(self._sockets, endpoint, request.on_gone)
 
     async def publish_status(self, status: bytes) -> None:

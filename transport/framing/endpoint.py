@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from veilsum.transport.errors import BadSetting, TooLarge, TransportError
+from veilsum.transport.errors import AnnouncedTooLarge, BadSetting, TooLarge, TransportError
 from veilsum.transport.framing.datagrams import (
     LIFE_BYTES,
     NO_LIFE,
@@ -129,6 +129,7 @@ class Endpoint:
         self._deadlines: Deadlines[tuple[str, Address]] = Deadlines()
         self._inbox: deque[Delivered] = deque()
         self._outcomes: deque[Outcome] = deque()
+        self._refusals: dict[Address, AnnouncedTooLarge] = {}
 
     # Messages of the application.
 
@@ -166,6 +167,10 @@ class Endpoint:
     def next_outcome(self) -> Outcome | None:
         """What has become of a message that was sent."""
         return self._outcomes.popleft() if self._outcomes else None
+
+    def next_refusal(self) -> AnnouncedTooLarge | None:
+        """Who announced a message that is not taken, each sender once until it is asked for."""
+        return self._refusals.popitem()[1] if self._refusals else None
 
     def held_bytes(self, sender: Address) -> int:
         """How much memory the unfinished and untaken messages of a sender occupy."""
@@ -307,6 +312,10 @@ class Endpoint:
         incoming = self._incoming[sender]
         if isinstance(header, Chunk):
             ready = incoming.receive_chunk(header, body, now)
+            if header.total > self.limits.max_message_bytes:
+                self._refusals[sender] = AnnouncedTooLarge(
+                    sender, header.total, self.limits.max_message_bytes
+                )
             urgent = incoming.ack_is_urgent
         else:
             ready = incoming.raise_floor(header.floor)

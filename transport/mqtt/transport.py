@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from veilsum.transport.framing.endpoint import Endpoint
+from veilsum.transport.limits import Limits
 from veilsum.transport.mqtt.link import MqttLink
 from veilsum.transport.mqtt.topics import Topics, require_name
 from veilsum.transport.reliable import FramedTransport
 
 if TYPE_CHECKING:
     from veilsum.transport.base import ConnectionRequest, Datagram
-    from veilsum.transport.limits import Limits
     from veilsum.transport.mqtt.broker_address import BrokerAddress
 
 
@@ -23,7 +23,8 @@ class MqttTransport(FramedTransport):
         self, broker: BrokerAddress, request: ConnectionRequest, limits: Limits | None = None
     ) -> None:
         address = require_name(request.address)
-        endpoint = Endpoint(address, request.life, limits, request.crypto)
+        bounded = (limits or Limits()).for_messages(request.largest_message)
+        endpoint = Endpoint(address, request.life, bounded, request.crypto)
         self._mqtt = MqttLink(broker, Topics(request.federation), address, request.connect_within_s)
         super().__init__(self._mqtt, endpoint, request.on_gone)
 

@@ -28,7 +28,7 @@ from veilsum.protocol.schemes.registry import register
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares
 from veilsum.protocol.secure_sum.survivors import SurvivorSignature
 from veilsum.protocol.secure_sum.uploads import MaskedInput
-from veilsum.protocol.secure_sum.verification import untagged
+from veilsum.protocol.secure_sum.verification import most_vector_bytes, untagged
 from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
 
@@ -93,6 +93,9 @@ class Mpc(Scheme):
         if isinstance(message, Aggregate):
             return Carried(untagged(message.vector), members=message.survivors)
         return Carried(untagged(message.vector)) if isinstance(message, MaskedInput) else None
+
+    def most_vector_bytes(self, parameters: Parameters) -> int:
+        return most_vector_bytes(parameters)
 
     def problems(self, parameters: Parameters) -> Iterator[str]:
         yield from secure_sum_problems(parameters)
