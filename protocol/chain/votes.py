@@ -127,9 +127,13 @@ class VoteCount:
             self.signatures[voter] = signature
 
     @property
+    def enough(self) -> bool:
+        return len(self.signatures) >= self.needed
+
+    @property
     def certificate(self) -> Certificate | None:
         """All votes that are here, if they are enough: a voter that is evicted later takes its vote along."""
-        if len(self.signatures) < self.needed:
+        if not self.enough:
             return None
         return Certificate(self.ballot, dict(sorted(self.signatures.items())))
 
@@ -156,9 +160,9 @@ def require_certificate(
     _require_lists(ballot, certificate.signatures)
     count = VoteCount(anchor, roster, parameters, ballot)
     for voter, signature in certificate.signatures.items():
-        if voter in roster.participants and count.certificate is None:
+        if voter in roster.participants and not count.enough:
             count.add(voter, signature, sure=(own or {}).get(voter) == signature)
-    if count.certificate is None:
+    if not count.enough:
         raise Rejection(
             AbortReason.BAD_CERTIFICATE,
             f"{len(count.signatures)} of {len(ballot.electorate)} voted for position {ballot.position}, "

@@ -48,6 +48,7 @@ _MODULUS = (1 << 130) - 5
 _TAGS = 1 << 128
 _CLAMP = 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
 _ZERO_BLOCK = bytes(TAG_BYTES)
+_FIRST_PADS = 64
 _SALT = domain_tag("sum-tag")
 
 
@@ -64,18 +65,19 @@ def attempt_key(group_key: Secret, context: KeyContext) -> Secret:
 class LinearTags:
     """The tags of one attempt, made and checked from its attempt key; places count the sorted session from 0."""
 
-    __slots__ = ("_pad_key", "_r")
+    __slots__ = ("_made", "_pad_key", "_r")
 
     def __init__(self, key: Secret) -> None:
         self._r = _expand(key, b"r")[:TAG_BYTES]
         self._pad_key = _expand(key, b"s")
+        self._made = b""
 
     def __repr__(self) -> str:
         return "<linear tags of one attempt>"
 
     def tag(self, place: int, message: Iterable[Any]) -> bytes:
         """The tag of the message, given as consecutive buffers, each read before the next one is asked for."""
-        return _poly1305(self._r + self._pads(place + 1)[-TAG_BYTES:], message)
+        return _poly1305(self._r + self._pad(place), message)
 
     def require_sum(self, tags: int, total: Iterable[Any], length: int, places: Collection[int]) -> None:
         """Refuse a sum of `length` bytes that is not the sum of the messages tagged at `places`.
@@ -87,8 +89,7 @@ class LinearTags:
             raise LocalProtocolError(
                 f"a sum has one or more tags, each from a place of its own, not {places}"
             )
-        pads = self._pads(max(places) + 1)
-        padding = sum(_number(pads[TAG_BYTES * k : TAG_BYTES * (k + 1)]) for k in places)
+        padding = sum(_number(self._pad(place)) for place in places)
         opened = _number(_poly1305(self._r + _ZERO_BLOCK, total))
         constant = value_of_zeros(self._r, length)
         rest = (tags - padding - opened - (parties - 1) * constant) % _TAGS
@@ -99,9 +100,12 @@ class LinearTags:
                 f"the sum is not what its {parties} parties tagged, in this session, round, attempt and model",
             )
 
-    def _pads(self, count: int) -> bytes:
-        stream = Cipher(AES(self._pad_key), CTR(_ZERO_BLOCK)).encryptor()
-        return stream.update(bytes(TAG_BYTES * count))
+    def _pad(self, place: int) -> bytes:
+        """One block of the stream; what is made of it is kept, since who tags also checks."""
+        if len(self._made) < TAG_BYTES * (place + 1):
+            stream = Cipher(AES(self._pad_key), CTR(_ZERO_BLOCK)).encryptor()
+            self._made = stream.update(bytes(TAG_BYTES * max(2 * (place + 1), _FIRST_PADS)))
+        return self._made[TAG_BYTES * place : TAG_BYTES * (place + 1)]
 
 
 def value_of_zeros(r: bytes, length: int) -> int:

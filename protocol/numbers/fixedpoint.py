@@ -31,6 +31,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class FixedPoint:
     def scale(self) -> float:
         return float(2.0**self.fractional_bits)
 
-    @property
+    @cached_property
     def largest_word(self) -> int:
         """The largest absolute value of a word of one upload; twice it, times all parties, is below 2^b."""
         return int(_largest_upload(self.clip, self.fractional_bits))

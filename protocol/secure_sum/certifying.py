@@ -222,7 +222,7 @@ class ResultVotes:
     def silent(self, awaited: set[PartyId]) -> set[PartyId]:
         """Whose vote is due; one that was given the state may have none, and is waited for only if it is needed."""
         due = (awaited & self._electors) - self._voters - self._refusals.keys()
-        return due if self._count.certificate is None else due - self._context.behind
+        return due - self._context.behind if self._count.enough else due
 
     def conclude(self, total: RingVector | None = None) -> Committed | Failed:
         """The certificate, or why there is none; a sum that enough parties found spoiled is not repeated."""

@@ -40,7 +40,7 @@ SMALL_BYTES = 1024
 
 _LIMB_BITS = 8 * TAG_BYTES // TAG_WORDS
 _LARGEST_LIMB = (1 << _LIMB_BITS) - 1
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 18
 
 
 class AttemptTags:

@@ -71,7 +71,7 @@ class BallotPair:
 
     @property
     def certified(self) -> bool:
-        return all(count.certificate is not None for count in self._counts)
+        return all(count.enough for count in self._counts)
 
     def record(self, after: ChainState) -> ChainRecord:
         """What we keep of the chain once the result is certified."""
