@@ -5,13 +5,9 @@ Theory. The secret is f(0) of a polynomial of degree threshold - 1 over the inte
 coefficients are uniform. Holder i = 1, 2, ... gets f(i). For every choice of threshold - 1 shares and every
 candidate secret there is exactly one polynomial that fits, so those shares are independent of the secret.
 
-Rebuilding and checking use one set of numbers. For holders x_1..x_n let u_i = 1 / prod_{j != i} (x_i -
-x_j). Then f(0) = sum_i (-1)^(n-1) (x_1...x_n / x_i) u_i y_i, and the n values y_i lie on a polynomial of
-degree below t exactly when the n - t syndromes S_k = sum_i u_i y_i x_i^k, k = 0..n-t-1, are all zero (a
-Reed-Solomon code and its parity checks). If only the share of holder e is wrong, S_k is proportional to
-x_e^k, so S_1 / S_0 = x_e names it. Two explanations of one set of syndromes differ by a codeword, which has
-at least n - t + 1 non-zero places, so an innocent holder can be named only if n - t or more shares are
-wrong.
+Holders x_1..x_t rebuild f(0) = sum_i w_i y_i with w_i = prod_{j != i} x_j / (x_j - x_i). Any t numbers rebuild
+something: whether a share is the one that was dealt is known from the hash that its dealer signed
+(protocol/secure_sum/dealt.py), so nothing is looked for among spare shares.
 
 Rejected: GF(2^16) in numpy and pycryptodome's byte-wise GF(2^128); specs/decisions/0006-shamir.md says why,
 and why arithmetic that is not constant-time is acceptable here.
@@ -40,7 +36,7 @@ _UNBIASED_BOUND = (1 << (8 * SHARE_BYTES)) // FIELD_PRIME * FIELD_PRIME
 
 
 class WrongShare(Rejection):
-    """The shares cannot be combined; `holder` is the one to blame where that is known."""
+    """The shares cannot be combined; `holder` is whose share is malformed, if one is."""
 
     def __init__(self, detail: str, holder: int | None = None) -> None:
         super().__init__(AbortReason.BAD_SHARE, detail)
@@ -59,7 +55,7 @@ def split(secret: Secret, threshold: int, holders: int, random: RandomBytes) -> 
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> Secret:
-    """The shared secret, from at least `threshold` shares by holder; every share given is checked."""
+    """The shared secret, from exactly `threshold` shares by holder."""
     return Combiner(threshold).combine(shares)
 
 
@@ -70,30 +66,27 @@ class Combiner:
         if threshold < 2:
             raise ParameterError([f"threshold {threshold} is below 2: one share would be the secret"])
         self._threshold = threshold
-        self._weights: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
+        self._weights: dict[tuple[int, ...], list[int]] = {}
 
     def combine(self, shares: Mapping[int, bytes]) -> Secret:
         holders = tuple(sorted(shares))
-        self._require_enough(holders)
+        self._require_sound(holders)
         values = [_decode_share(holder, shares[holder]) for holder in holders]
-        parity_weights, weights_at_zero = self._weights_of(holders)
-        weighted = [weight * value for weight, value in zip(parity_weights, values, strict=True)]
-        _require_one_polynomial(holders, weighted, len(holders) - self._threshold)
-        secret = sum(map(int.__mul__, weights_at_zero, values)) % FIELD_PRIME
+        secret = sum(map(int.__mul__, self._weights_of(holders), values)) % FIELD_PRIME
         if secret >= _SECRET_BOUND:
             raise WrongShare("the shares rebuild a number that is not a 32-byte secret")
         return Secret(secret.to_bytes(SECRET_BYTES, "big"))
 
-    def _require_enough(self, holders: tuple[int, ...]) -> None:
-        if len(holders) < self._threshold:
-            raise WrongShare(f"{len(holders)} shares are fewer than the threshold {self._threshold}")
+    def _require_sound(self, holders: tuple[int, ...]) -> None:
+        if len(holders) != self._threshold:
+            raise WrongShare(f"{len(holders)} shares, and exactly {self._threshold} rebuild the secret")
         for holder in (holders[0], holders[-1]):
             if not 1 <= holder <= MAX_HOLDERS:
                 raise WrongShare(f"holder {holder} is not in 1..{MAX_HOLDERS}", holder)
 
-    def _weights_of(self, holders: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    def _weights_of(self, holders: tuple[int, ...]) -> list[int]:
         if holders not in self._weights:
-            self._weights[holders] = _barycentric_weights(holders)
+            self._weights[holders] = _weights_at_zero(holders)
         return self._weights[holders]
 
 
@@ -133,14 +126,11 @@ def _decode_share(holder: int, share: bytes) -> int:
     return value
 
 
-def _barycentric_weights(holders: Sequence[int]) -> tuple[list[int], list[int]]:
-    """For each holder u_i and its weight at zero; differences of holders are small, so products are cheap."""
-    parity_weights = _inverses(
-        [math.prod([x - other for other in holders if other != x]) % FIELD_PRIME for x in holders]
-    )
-    product = math.prod(holders) * (-1) ** (len(holders) - 1)
-    at_zero = [product // x * u % FIELD_PRIME for x, u in zip(holders, parity_weights, strict=True)]
-    return parity_weights, at_zero
+def _weights_at_zero(holders: Sequence[int]) -> list[int]:
+    """Differences of holders are small, so products are cheap."""
+    differences = [math.prod([other - x for other in holders if other != x]) % FIELD_PRIME for x in holders]
+    product = math.prod(holders)
+    return [product // x * u % FIELD_PRIME for x, u in zip(holders, _inverses(differences), strict=True)]
 
 
 def _inverses(values: Sequence[int]) -> list[int]:
@@ -154,28 +144,3 @@ def _inverses(values: Sequence[int]) -> list[int]:
         inverses[index] = inverse_of_rest * running[index] % FIELD_PRIME
         inverse_of_rest = inverse_of_rest * values[index] % FIELD_PRIME
     return inverses
-
-
-def _require_one_polynomial(holders: Sequence[int], weighted: Sequence[int], spare: int) -> None:
-    """All `spare` syndromes are zero; otherwise say which single share explains them, if one does."""
-    syndromes = []
-    terms = list(weighted)
-    for _ in range(spare):
-        syndromes.append(sum(terms) % FIELD_PRIME)
-        terms = [term * x % FIELD_PRIME for term, x in zip(terms, holders, strict=True)]
-    if not any(syndromes):
-        return
-    culprit = _single_culprit(holders, syndromes)
-    if culprit is None:
-        raise WrongShare(f"{len(holders)} shares disagree and no single one explains it")
-    raise WrongShare(f"the share of holder {culprit} is off the polynomial of the others", culprit)
-
-
-def _single_culprit(holders: Sequence[int], syndromes: Sequence[int]) -> int | None:
-    if len(syndromes) < 2 or syndromes[0] == 0:
-        return None
-    suspect = syndromes[1] * pow(syndromes[0], -1, FIELD_PRIME) % FIELD_PRIME
-    proportional = all(
-        later == earlier * suspect % FIELD_PRIME for earlier, later in itertools.pairwise(syndromes)
-    )
-    return suspect if proportional and suspect in holders else None
