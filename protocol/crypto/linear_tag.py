@@ -17,7 +17,9 @@ one; a changed sum passes with probability at most 8 (4K-3) ceil(bytes/16) / 2^1
 
 **One (r, s_k) covers one message, ever.** Two messages under one pad give r away, and r forges every sum. So the
 attempt key is bound to session, round, attempt and model, and a pad to a party's place in the sorted session. The
-survivors are not known when a tag is made, hence a pad per party and not one per sum.
+survivors are not known when a tag is made, hence a pad per party and not one per sum. All tags of the package are made
+in `LinearTags.tag`, and `watch_tags` is how tests and simulations see for themselves that no key covers two messages
+(invariant I10 of specs/testing.md): whoever watches is told of every tag and the key that it was made under.
 
 C is a geometric sum in closed form: hashing a second vector of zeros would double the cost of a check.
 
@@ -29,8 +31,9 @@ Implements specs/protocol.md, section 6.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -50,6 +53,21 @@ _CLAMP = 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
 _ZERO_BLOCK = bytes(TAG_BYTES)
 _FIRST_PADS = 64
 _SALT = domain_tag("sum-tag")
+
+TagWatcher: TypeAlias = Callable[[Secret, bytes], None]
+"""Is told of each tag, behind the key that it was made under: r, and the pad of its place."""
+
+_watchers: list[TagWatcher] = []
+
+
+@contextmanager
+def watch_tags(watcher: TagWatcher) -> Iterator[None]:
+    """Tell `watcher` of every tag that is made in this process until the end of the block."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
 
 
 def group_key_id(group_key: Secret) -> bytes:
@@ -77,7 +95,11 @@ class LinearTags:
 
     def tag(self, place: int, message: Iterable[Any]) -> bytes:
         """The tag of the message, given as consecutive buffers, each read before the next one is asked for."""
-        return _poly1305(self._r + self._pad(place), message)
+        key = self._r + self._pad(place)
+        tag = _poly1305(key, message)
+        for watcher in _watchers:
+            watcher(Secret(key), tag)
+        return tag
 
     def require_sum(self, tags: int, total: Iterable[Any], length: int, places: Collection[int]) -> None:
         """Refuse a sum of `length` bytes that is not the sum of the messages tagged at `places`.

@@ -5,6 +5,7 @@
     I5  an attempt has one upload of each party
     I6  committed rounds never regress
     I9  no key seals two boxes under one nonce
+    I10  no tag key covers two updates
 
 What a party must remember is durable before it acts, by a decision about this very attempt:
 
@@ -16,8 +17,8 @@ What a party must remember is durable before it acts, by a decision about this v
   server's decision. A question that nobody answered opened nothing, and is not noticed.
 
 I1, the sums, is compared by record.py; I7, that everything ends for a reason before its deadline, is where a
-simulation stops; I2 needs marked inputs. The table of veilsum.simulations.testing has those, and holds all seven
-after every single step: it replays what happened to the same monitor.
+simulation stops; I2 needs marked inputs. The table of veilsum.simulations.testing has those, and holds all of
+these after every single step: it replays what happened to the same monitor.
 
 Implements specs/threat-model.md, section 6.
 """
@@ -25,6 +26,8 @@ Implements specs/threat-model.md, section 6.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
@@ -70,6 +73,40 @@ class SealRecorder:
     def require_once(self) -> None:
         if self._repeated:
             raise InvariantViolated("I9", f"{self._repeated} boxes have the key and nonce of another")
+
+
+class TagRecorder:
+    """I10, where tags are made: a watcher for `watch_tags`. It never raises there, for a machine would handle it.
+
+    Another tag under a key that was used before is that of another update; the same one again may be sent again.
+    """
+
+    def __init__(self) -> None:
+        self._tags: dict[bytes, bytes] = {}
+        self._second = 0
+        self._looks = True
+
+    def __call__(self, key: Secret, tag: bytes) -> None:
+        if self._looks:
+            use = hashlib.sha256(key.reveal()).digest()
+            self._second += self._tags.setdefault(use, tag) != tag
+
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """While a lie is made: what a liar tags beside its update is its own doing, not that of the protocol."""
+        self._looks = False
+        try:
+            yield
+        finally:
+            self._looks = True
+
+    def __len__(self) -> int:
+        """How many keys of tags were used."""
+        return len(self._tags)
+
+    def require_one_update_each(self) -> None:
+        if self._second:
+            raise InvariantViolated("I10", f"{self._second} tags have the key of the tag of another update")
 
 
 class DecisionLog:

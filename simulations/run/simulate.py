@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.aead import watch_seals
+from veilsum.protocol.crypto.linear_tag import watch_tags
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed
@@ -37,7 +38,7 @@ from veilsum.simulations.lies.registry import find_lie
 from veilsum.simulations.lies.report import LieReport
 from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.federation import Federation
-from veilsum.simulations.run.invariants import InvariantMonitor, SealRecorder
+from veilsum.simulations.run.invariants import InvariantMonitor, SealRecorder, TagRecorder
 from veilsum.simulations.run.record import Recorder, RoundRecord
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Faults
@@ -256,12 +257,13 @@ def _run(
         told = [HonestCommits(one, play.liars.names) for one in told] + [play]
     told += [RoundProgress(shown)] if progress else []
     simulation = Simulation(federation, faults, lost, Observers(told), engine=engine)
-    simulation.instead_of = play.instead_of if play is not None else None
+    seals, tags = SealRecorder(), TagRecorder()
+    simulation.instead_of = tags.looking_away()(play.instead_of) if play is not None else None
     started = time.monotonic()
-    seals = SealRecorder()
-    with watch_seals(seals):
+    with watch_seals(seals), watch_tags(tags):
         simulation.run()
     seals.require_once()
+    tags.require_one_update_each()
     shown.close()
     ended = simulation.server.ended
     failed = ended if isinstance(ended, RunFailed) else None

@@ -8,6 +8,7 @@
     I6  committed rounds never regress
     I7  every wait has a deadline that lies ahead, and whoever ends says how
     I9  no key seals two boxes under one nonce
+    I10  no tag key covers two updates
 
 What a party did that the test itself made lie is not held against it; what its lies made others do is.
 A liar's own vector cannot be told from an honest one where it travels in the clear: there the sum of a set
@@ -51,7 +52,7 @@ def _violations(table: Table) -> Iterator[InvariantViolated]:
     yield from _share_violations(table)
     yield from _key_violations(table)
     yield from _waiting_violations(table)
-    yield from _seal_violations(table)
+    yield from _recorded_violations(table)
 
 
 def _watched_violations(table: Table) -> Iterator[InvariantViolated]:
@@ -145,11 +146,12 @@ def _key_violations(table: Table) -> Iterator[InvariantViolated]:
         jobs.add((use.job, use.key))
 
 
-def _seal_violations(table: Table) -> Iterator[InvariantViolated]:
-    try:
-        table.trace.seals.require_once()
-    except InvariantViolated as violation:
-        yield violation
+def _recorded_violations(table: Table) -> Iterator[InvariantViolated]:
+    for require in (table.trace.seals.require_once, table.trace.tags.require_one_update_each):
+        try:
+            require()
+        except InvariantViolated as violation:
+            yield violation
 
 
 def _waiting_violations(table: Table) -> Iterator[InvariantViolated]:

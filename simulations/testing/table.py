@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from veilsum.protocol.agreed.parameters import Timing
 from veilsum.protocol.crypto.aead import watch_seals
+from veilsum.protocol.crypto.linear_tag import watch_tags
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import TrainingRequested, WorkRequested
@@ -104,7 +105,7 @@ class Table:
         self.disks = {name: PersistentState(0, federation.initial_model) for name in names}
         self._random = {name: federation.entropy.for_party(name) for name in names}
         self._pumps: dict[PartyId, Pump] = {}
-        self._watches_seals = False
+        self._watches = False
         self.machines: dict[PartyId, ServerMachine | ParticipantMachine] = {}
         for name in names:
             self._boot(name)
@@ -277,7 +278,7 @@ class Table:
         return Stamp() if machine is None else machine.stamp
 
     def _work(self, job: TableJob) -> Any:
-        with self.trace.noting_keys(job.party, job.stamp, job.number), self._watching_seals():
+        with self.trace.noting_keys(job.party, job.stamp, job.number), self._watching():
             match job.request:
                 case WorkRequested() as work:
                     return work.job()
@@ -308,7 +309,7 @@ class Table:
         self._perform(name, self._pumps[name].take(step, self.now))
 
     def _perform(self, name: PartyId, actions: Iterable[Action], fed: InFlight | None = None) -> None:
-        with self._watching_seals():
+        with self._watching():
             self._perform_each(name, actions, fed)
 
     def _perform_each(self, name: PartyId, actions: Iterable[Action], fed: InFlight | None) -> None:
@@ -335,17 +336,17 @@ class Table:
                         self.run_job(job)
 
     @contextmanager
-    def _watching_seals(self) -> Iterator[None]:
-        """Note what is sealed, once: work that a machine asked for may be done while its answer is performed."""
-        if self._watches_seals:
+    def _watching(self) -> Iterator[None]:
+        """Note what is sealed and tagged, once: work of a machine may be done while its answer is performed."""
+        if self._watches:
             yield
             return
-        self._watches_seals = True
+        self._watches = True
         try:
-            with watch_seals(self.trace.seals):
+            with watch_seals(self.trace.seals), watch_tags(self.trace.tags):
                 yield
         finally:
-            self._watches_seals = False
+            self._watches = False
 
     def _send(self, name: PartyId, receiver: PartyId, message: Message) -> None:
         if name in self.crashed:
@@ -357,7 +358,8 @@ class Table:
         flight = InFlight(self._number(), name, receiver, message)
         self.trace.sent.append(flight)
         self.observer.sent(self.now, name, receiver, message, len(Body.of(message)))
-        travelling = self.tamper(flight)
+        with self.trace.tags.looking_away():
+            travelling = self.tamper(flight)
         if travelling is not message:
             self.liars.add(name)
         if travelling is not None:

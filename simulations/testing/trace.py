@@ -15,7 +15,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import Event, RoundCommitted, RoundFailed, RunFailed, RunFinished
 from veilsum.protocol.numbers import stream
 from veilsum.protocol.wire.messages import Message, Stamp
-from veilsum.simulations.run.invariants import SealRecorder
+from veilsum.simulations.run.invariants import SealRecorder, TagRecorder
 
 E = TypeVar("E")
 
@@ -84,6 +84,7 @@ class Trace:
     refusals: list[Refusal] = field(default_factory=list)
     key_uses: list[KeyUse] = field(default_factory=list)
     seals: SealRecorder = field(default_factory=SealRecorder)
+    tags: TagRecorder = field(default_factory=TagRecorder)
 
     def __repr__(self) -> str:
         return f"Trace({len(self.entries)} facts, {len(self.sent)} messages, {len(self.refusals)} refusals)"

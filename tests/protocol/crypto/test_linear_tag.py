@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from tests.support.refusals import refusal
 from veilsum.protocol.crypto.kdf import KeyContext
-from veilsum.protocol.crypto.linear_tag import LinearTags, attempt_key, group_key_id, value_of_zeros
+from veilsum.protocol.crypto.linear_tag import (
+    LinearTags,
+    attempt_key,
+    group_key_id,
+    value_of_zeros,
+    watch_tags,
+)
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 
@@ -119,3 +125,18 @@ def accepts(tags: LinearTags, added: int, total: bytes, parties: int) -> bool:
         assert error.reason is AbortReason.SUM_FALSIFIED
         return False
     return True
+
+
+def test_whoever_watches_is_told_of_every_tag_and_of_one_key_for_each_place() -> None:
+    """The key is the one that makes the tag (RFC 8439). To check a sum makes none; after the block nobody is told."""
+    told: list[tuple[bytes, bytes]] = []
+    tags = LinearTags(Secret(bytes(32)))
+    with watch_tags(lambda key, tag: told.append((key.reveal(), tag))):
+        made = [tags.tag(place, [message]) for place, message in [(0, b"one"), (1, b"one"), (0, b"two")]]
+        tags.require_sum(int.from_bytes(made[0], "little"), [b"one"], 3, [0])
+    tags.tag(0, [b"three"])
+    assert [tag for _, tag in told] == made
+    assert told[0][0] == told[2][0] != told[1][0]
+    for (key, tag), message in zip(told, (b"one", b"one", b"two"), strict=True):
+        value = value_in_integers(int.from_bytes(key[:16], "little") & CLAMP, message)
+        assert int.from_bytes(tag, "little") == (value + int.from_bytes(key[16:], "little")) % 2**128

@@ -15,11 +15,12 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, RoundCommitted, SessionBegan
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
+from veilsum.protocol.secure_sum import verification
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKeeper
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, Stamp, message
-from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
+from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated, TagRecorder
 
 ALICE, BOB, CAROL = PartyId("alice"), PartyId("bob"), PartyId("carol")
 SESSION = bytes(32)
@@ -242,3 +243,28 @@ def test_a_simulation_that_seals_twice_under_one_key_and_nonce_ends_with_i9(
     with pytest.raises(InvariantViolated) as caught:
         simulate(FederationConfig(scheme="masked", task="vectors:5", rounds=1))
     assert caught.value.name == "I9"
+
+
+def test_another_tag_under_one_key_breaks_i10_and_neither_the_same_again_nor_a_lie_does() -> None:
+    recorder = TagRecorder()
+    for key, tag in [(b"a", b"1"), (b"b", b"2"), (b"a", b"1")]:
+        recorder(Secret(key), tag)
+    recorder.require_one_update_each()
+    assert len(recorder) == 2
+    with recorder.looking_away():
+        recorder(Secret(b"b"), b"1")
+    recorder.require_one_update_each()
+    recorder(Secret(b"b"), b"1")
+    with pytest.raises(InvariantViolated) as caught:
+        recorder.require_one_update_each()
+    assert caught.value.name == "I10"
+
+
+@pytest.mark.parametrize("scheme", ["masked", "mpc", "ampc"])
+def test_a_simulation_whose_keys_of_tags_outlive_their_attempt_ends_with_i10(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "attempt_key", lambda *_: Secret(bytes(32)))
+    with pytest.raises(InvariantViolated) as caught:
+        simulate(FederationConfig(scheme=scheme, task="vectors:5", rounds=2))
+    assert caught.value.name == "I10"

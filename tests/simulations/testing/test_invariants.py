@@ -10,6 +10,8 @@ import pytest
 
 from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.agreed.threat import Threat
+from veilsum.protocol.crypto.kdf import KeyContext
+from veilsum.protocol.crypto.linear_tag import attempt_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
@@ -20,7 +22,10 @@ from veilsum.protocol.machines.events import (
     TrainingRequested,
     WorkRequested,
 )
+from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.schemes.ampc.messages import ResultDigest, SeedsComplete
+from veilsum.protocol.secure_sum import verification
 from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKeeper
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -273,3 +278,75 @@ def test_two_boxes_under_one_key_and_nonce_violate_i9(monkeypatch: pytest.Monkey
     table = finished()
     assert [commit.round for _, commit in table.trace.commits]
     assert violated(table) == "I9"
+
+
+CHAINED = ("masked", "mpc", "ampc")
+
+
+def unbound(*forgotten: str) -> Callable[[Secret, KeyContext], Secret]:
+    """A derivation of attempt keys that leaves a part of the context out; without the session it has one group key."""
+
+    def derive(group_key: Secret, context: KeyContext) -> Secret:
+        known = Secret(bytes(32)) if "session" in forgotten else group_key
+        blank: dict[str, object] = {"session": bytes(32), "round": 0, "attempt": 0, "model_hash": bytes(32)}
+        return attempt_key(known, replace(context, **{name: blank[name] for name in forgotten}))  # type: ignore[arg-type]  # the values belong to their names
+
+    return derive
+
+
+@pytest.mark.parametrize("scheme", CHAINED)
+def test_every_tag_of_an_honest_run_is_seen_under_a_key_of_its_own(scheme: str) -> None:
+    table = Table.build(scheme, 4, rounds=2)
+    table.start()
+    check_invariants(table.run())
+    assert len(table.trace.tags) == 8
+
+
+@pytest.mark.parametrize("scheme", CHAINED)
+def test_keys_of_tags_that_forget_round_and_model_violate_i10(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sums verify and every round is committed: nobody else would notice."""
+    monkeypatch.setattr(verification, "attempt_key", unbound("round", "model_hash"))
+    table = Table.build(scheme, 4, rounds=2)
+    table.start()
+    table.run()
+    assert {commit.round for _, commit in table.trace.commits} == {0, 1}
+    assert violated(table) == "I10"
+
+
+class NeverTheSame:
+    """A learner that trains something else whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
+        self.calls += 1
+        return LocalResult(np.full(len(model), self.calls / 100, dtype=np.float32), 10)
+
+
+@pytest.mark.parametrize("scheme", CHAINED)
+@pytest.mark.parametrize("bound", [False, True])
+def test_an_update_trained_anew_after_a_restart_violates_i10_unless_its_session_has_other_keys(
+    scheme: str, bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two planted bugs: a party gives another update at one position, under keys that say nothing of the session."""
+    monkeypatch.setattr(ParticipationRecord, "require_same_update", lambda *_: None)
+    if not bound:
+        monkeypatch.setattr(verification, "attempt_key", unbound("session", "attempt"))
+    table = Table.build(scheme, 4, rounds=1, learner=NeverTheSame())
+    table.start()
+    while len(table.trace.tags) < 4:
+        table.deliver(table.wire[0])
+    table.wire.clear()
+    for name in list(table.machines):
+        table.crash(name)
+        table.restart(name)
+    table.run()
+    if bound:
+        assert len(table.trace.tags) == 8
+        table.trace.tags.require_one_update_each()
+    else:
+        with pytest.raises(InvariantViolated, match="I10"):
+            table.trace.tags.require_one_update_each()
