@@ -85,14 +85,17 @@ class ChainRecord:
         return self.state
 
     def voting(self, vote: Vote | None, sealed: Vote | None, after: ChainState) -> ChainRecord:
-        """With our vote for the state after this one; refused if we voted otherwise: for another, or over others."""
+        """With our vote for the state after this one; refused if we voted otherwise: for another, or over others.
+
+        Where we state that state without a vote, a vote that we cast for it before stays.
+        """
         other = self.vote is not None and vote is not None and self.vote.ballot != vote.ballot
         if self.next_state is not None and (self.next_state.hash != after.hash or other):
             raise Rejection(
                 AbortReason.POSITION_LOST,
                 f"this party voted otherwise at position {after.position}: the organiser's checkpoint goes on",
             )
-        return replace(self, vote=vote, sealed_vote=sealed, next_state=after)
+        return replace(self, vote=vote or self.vote, sealed_vote=sealed or self.sealed_vote, next_state=after)
 
     def advanced(
         self,
