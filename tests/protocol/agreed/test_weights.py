@@ -69,20 +69,30 @@ def test_what_is_no_number_of_samples_is_left_to_the_encoder(rule: Weights, wron
     assert rule.of(wrong) is wrong  # type: ignore[arg-type]  # what a learner may hand over all the same
 
 
-@pytest.mark.parametrize("scheme", SECURE)
+SEES_SUMS = [
+    (scheme, party) for scheme in SECURE for party in (SERVER, "p0") if (scheme, party) != ("ampc", SERVER)
+]
+
+
+@pytest.mark.parametrize(("scheme", "party"), SEES_SUMS)
 @pytest.mark.parametrize("weights", Weights)
 def test_two_cohorts_that_differ_by_one_party_show_its_weight_and_no_more(
-    scheme: str, weights: Weights
+    scheme: str, party: str, weights: Weights
 ) -> None:
-    """Nobody lies: whoever sees the sums (the server; under ampc a peer) subtracts the weights of two rounds."""
+    """Nobody lies: whoever sees the sums, as every member does to verify them, subtracts the weights of two rounds."""
     table = played(scheme, weights)
-    commits = told(table, PartyId("p0") if scheme == "ampc" else SERVER).commits
+    commits = told(table, party).commits
     assert [VICTIM in one.members for one in commits] == [True, False]
     encoding = table.federation.parameters.encoding
     opened = [
         encoding.decode_mean(one.total, len(one.members))[1] for one in commits if one.total is not None
     ]
     assert round(opened[0] - opened[1]) == SHOWN[weights]
+
+
+def test_the_server_of_ampc_sees_no_sum() -> None:
+    commits = told(played("ampc", Weights.SAMPLES), SERVER).commits
+    assert [one.total for one in commits] == [None, None]
 
 
 @pytest.mark.parametrize("scheme", [*SECURE, "plain"])

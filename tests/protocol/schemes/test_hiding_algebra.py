@@ -8,8 +8,9 @@ stands for the low bits of Z_2^b, where multiplying by an even number destroys w
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -130,6 +131,24 @@ def common_view(size: int, edges: list[Edge], *, lowest_leaves_it_out: bool) -> 
     return known
 
 
+def known_to(coalition: set[Vertex], edges: list[Edge], view: list[Combination]) -> list[Combination]:
+    """The server's view with all that these participants hold: their inputs, masks and seeds, and every bias."""
+    own: list[Combination] = [{f"{kind}{one}": 1} for one in coalition for kind in "qb"]
+    for one, other in edges:
+        if coalition & {one, other}:
+            own += [{f"s{one}{other}": 1}, {f"s{other}{one}": 1}, {f"m{one}{other}": 1}]
+    if coalition:
+        own += [{name: 1} for name in {name for row in view for name in row} if name.startswith("a")]
+    return [*view, *own]
+
+
+VIEWS: dict[str, Callable[[int, list[Edge], set[Vertex]], list[Combination]]] = {
+    "mpc": functools.partial(ampc_view, biased=False),
+    "ampc": functools.partial(ampc_view, biased=True),
+    "masked": masked_view,
+}
+
+
 def inputs_of(size: int) -> list[str]:
     return [f"q{vertex}" for vertex in range(size)]
 
@@ -159,6 +178,30 @@ def test_under_masked_the_sum_of_the_survivors_and_nothing_else_can_be_computed(
             known = masked_view(size, edges, survivors)
             assert [learned(known, inputs_of(size), field) for field in FIELDS] == [1, 1]
             assert knows_sum(known, survivors, LARGE_PRIME)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("scheme", VIEWS)
+def test_with_participants_the_server_gets_the_sum_of_each_part_of_the_honest_survivors(
+    scheme: str, size: int
+) -> None:
+    """One honest survivor alone, or one whose neighbours all collude, is a part: its update is theirs.
+
+    Any that stay joined without the coalition are one sum, and under ampc one peer is enough to take the biases off.
+    """
+    single = 0
+    for edges in safe_graphs(size):
+        for survivors in survivor_sets(size, edges):
+            for count in range(1, size):
+                for coalition in map(set, itertools.combinations(range(size), count)):
+                    known = known_to(coalition, edges, VIEWS[scheme](size, edges, survivors))
+                    honest = survivors - coalition
+                    parts = connected(honest, [edge for edge in edges if set(edge) <= honest])
+                    assert all(knows_sum(known, part, LARGE_PRIME) for part in parts)
+                    for field in FIELDS:
+                        assert learned(known, inputs_of(size), field) == len(coalition) + len(parts)
+                    single += sum(len(part) == 1 for part in parts)
+    assert single
 
 
 @pytest.mark.parametrize("view", ["mpc", "masked"])

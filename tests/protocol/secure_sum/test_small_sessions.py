@@ -77,7 +77,7 @@ def proof_of(table: Table, shown: SurvivorList) -> SurvivorProof:
     return SurvivorProof(shown.stamp, signatures)
 
 
-@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("scheme", [*SECURE, "bilateral"])
 def test_two_lists_that_share_the_colluders_do_not_count_in_the_smallest_session(scheme: str) -> None:
     """Each half of the honest members signs its list, all colluders sign both: ten of fourteen, and eleven count."""
     honest = tuple(PartyId(f"p{index}") for index in range(6, 14))
@@ -105,7 +105,7 @@ def test_two_lists_that_share_the_colluders_do_not_count_in_the_smallest_session
     assert nobody_has_a_result(table)
 
 
-@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("scheme", [*SECURE, "bilateral"])
 def test_server_and_two_clients_cannot_open_a_session_with_one_victim(scheme: str) -> None:
     table = lying_table(scheme, ROSTER, dimension=ROSTER)
     until(table, SessionOpened)

@@ -125,8 +125,9 @@ def test_no_data_is_needed_for_most_of_it() -> None:
 
 
 @pytest.mark.parametrize("exchange", ["log", "printed"])
-def test_a_server_reads_the_softmax_of_every_sample(exchange: str) -> None:
-    assert share(found("perturbed", "server", "noise-softmax", exchange)) == 1.0
+@pytest.mark.parametrize("scheme", ["perturbed", "bilateral"])
+def test_a_server_reads_the_softmax_of_every_sample(scheme: str, exchange: str) -> None:
+    assert share(found(scheme, "server", "noise-softmax", exchange)) == 1.0
 
 
 def test_factors_are_known_to_a_few_per_cent_and_models_recognised() -> None:

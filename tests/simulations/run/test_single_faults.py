@@ -17,10 +17,10 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.simulations.testing import InFlight, Table, check_invariants
 
-SCHEMES = ["plain", "masked", "mpc", "ampc", ballot.Ballot.name]
-RECOVERING = ["plain", "masked", "mpc", "ampc"]
+RECOVERING = ["plain", "masked", "mpc", "ampc", "perturbed", "bilateral"]
+SCHEMES = [*RECOVERING, ballot.Ballot.name]
 LENGTHS = [1, pytest.param(2, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
-STRIDES = {"plain": 2, "ballot": 2, "masked": 5, "mpc": 30, "ampc": 15}
+STRIDES = {"plain": 2, "ballot": 2, "masked": 5, "mpc": 30, "ampc": 15, "perturbed": 5, "bilateral": 5}
 
 Fault = Callable[[Table, InFlight], None]
 

@@ -107,6 +107,28 @@ def test_one_party_may_vanish_at_any_point(scheme: str, point: str) -> None:
     assert "p2" in table.crashed
 
 
+@pytest.mark.parametrize(
+    ("scheme", "point"),
+    [
+        (name, point)
+        for name in ("masked", "mpc", "ampc", "bilateral")
+        for point in find_scheme(name).drop_points
+        if point != "reveal"
+    ],
+)
+def test_as_many_as_may_vanish_do_so_at_any_point(scheme: str, point: str) -> None:
+    """Two of eight, where six rebuild, sign and certify: the others commit every round, if need be in a new attempt."""
+    table = Table.build(scheme, 8)
+    for name in ("p2", "p5"):
+        table.crash_before(name, find_scheme(scheme).drop_points[point])
+    table.start()
+    table.run()
+    check_invariants(table)
+    assert {"p2", "p5"} == set(table.crashed)
+    assert all(isinstance(table.trace.endings[name], RunFinished) for name in table.present)
+    assert table.server.rounds_done == 2
+
+
 def test_a_missing_vote_ends_a_ballot_with_a_typed_reason() -> None:
     table = Table.build(ballot.Ballot.name)
     table.crash_before("p2", ballot.Vote)
