@@ -1,8 +1,8 @@
 """RSA-OAEP: a few secret bytes sealed to a party that is not there to agree on a key.
 
-Suite: RSA-3072 or longer, OAEP with SHA-256 for both the hash and MGF1 (RFC 8017 section 7.1), and the hash
-of the message header as OAEP label, so a ciphertext opens only under the header it was made for. OAEP
-authenticates nobody: every ciphertext travels inside an envelope that its sender signs.
+Suite: RSA-3072 or longer, OAEP with SHA-256 for both the hash and MGF1 (RFC 8017 section 7.1), and as OAEP label
+a hash of what the ciphertext is for, so that it opens for nothing else. OAEP authenticates nobody: its sender signs
+every ciphertext with its label.
 
 pycryptodome does the work because its OAEP takes the randomness as an argument, which the other library's
 does not; with a fixed source the ciphertext is fixed, and vectors can pin it. The blinding factors of the
@@ -111,7 +111,7 @@ class RsaPrivateKey:
 
 
 def seal(public: RsaPublicKey, plaintext: bytes, label: bytes, random: RandomBytes) -> bytes:
-    """Encrypt to the holder of the private key, bound to `label`, the hash of the header it travels under."""
+    """Encrypt to the holder of the private key, bound to `label`, a hash of what the secret is for."""
     if len(plaintext) > public.longest_plaintext:
         raise LocalProtocolError(
             f"{len(plaintext)} bytes do not fit: this key seals at most {public.longest_plaintext} at once"

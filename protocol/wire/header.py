@@ -1,4 +1,4 @@
-"""The envelope header: the context that every signature, seal and box is bound to.
+"""The envelope header: the context that the signature of every message is bound to.
 
     "VSUM" | u16 version | u16 suite | u64 round | u64 attempt | u64 sequence
     then, each behind its length in one byte:
@@ -118,7 +118,7 @@ class Header:
 
     @property
     def digest(self) -> bytes:
-        """The label of OAEP seals and the associated data of boxes."""
+        """SHA-256 of the encoded header."""
         return hashlib.sha256(self.encode()).digest()
 
 

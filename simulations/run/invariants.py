@@ -17,8 +17,8 @@ What a party must remember is durable before it acts, by a decision about this v
   server's decision. A question that nobody answered opened nothing, and is not noticed.
 
 I1, the sums, is compared by record.py; I7, that everything ends for a reason before its deadline, is where a
-simulation stops; I2 needs marked inputs. The table of veilsum.simulations.testing has those, and holds all of
-these after every single step: it replays what happened to the same monitor.
+simulation stops; I2 needs marked inputs. The table of veilsum.simulations.testing has those, and holds all of them
+after every single step: it replays what happened to the same monitor.
 
 Implements specs/threat-model.md, section 6.
 """

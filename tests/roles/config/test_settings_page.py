@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def test_the_page_about_the_file_names_every_table_key_and_default(repository: P
         if default is not None and setting.form not in (Form.NAMES, Form.SWITCH):
             assert f"`{default}`" in row
         assert ("yes" if setting.agreed else "local") in row
+
+
+def test_that_page_names_every_parameter_that_the_configuration_hash_covers(repository: Path) -> None:
+    page = (repository / "specs" / "federation-file.md").read_text(encoding="utf-8")
+    listed = page.partition("The parameters are ")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(
+        json.loads(FederationConfig().parameters(3).describe())
+    )
 
 
 def test_the_example_on_that_page_is_a_federation(repository: Path, tmp_path: Path) -> None:
