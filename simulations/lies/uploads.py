@@ -35,11 +35,11 @@ class CountedTwice(FixedPoint):
 
 
 class BeyondTheClip(FixedPoint):
-    """Says more in its first coordinate than all parties together may."""
+    """Says more in its first coordinate than all parties together may, and less than would wrap."""
 
     def encode_into(self, words: RingVector, values: FloatVector, samples: int) -> None:
         super().encode_into(words, values, samples)
-        self.ring.signed(words)[0] = (2 * self.max_parties * self.largest_word) % self.ring.signed_limit
+        self.ring.signed(words)[0] = (self.max_parties * self.largest_word + self.ring.signed_limit) // 2
 
 
 class BelowNothing(FixedPoint):

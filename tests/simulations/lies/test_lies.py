@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import veilsum
@@ -98,6 +100,14 @@ def test_a_spoiled_sum_ends_the_run_typed_and_names_nobody(name: str, scheme: st
     assert report.abort_reason is not None
     assert report.abort_reason.name == "CHECK_FAILED"
     assert report.committed == report.named == ()
+
+
+@pytest.mark.parametrize("scheme", schemes_of(LIES["client:range"]))
+def test_a_number_beyond_the_clip_is_told_and_seen_in_short_words_too(scheme: str) -> None:
+    report = veilsum.simulate(replace(config_of(scheme), bits=32), lie="client:range").lie
+    assert report is not None
+    assert {one.reason.name for one in report.noticed} == {"CHECK_FAILED"}
+    assert report.committed == ()
 
 
 @pytest.mark.parametrize("scheme", schemes_of(LIES["peer:rounds-done"]))
