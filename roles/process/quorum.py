@@ -15,12 +15,16 @@ Implements specs/guide.md, section 4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.machines.on_chain import chain_terms
+from veilsum.protocol.machines.rules import MachineRules
+from veilsum.protocol.machines.scheme import Scheme
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import open_status
 from veilsum.transport.base import Datagram, Received
@@ -34,20 +38,42 @@ class Surroundings(Protocol):
     async def receive(self) -> Received: ...
 
 
+@dataclass(frozen=True)
+class Need:
+    """What a session cannot open without: so many parties, and so many of those who vote."""
+
+    parties: int
+    votes: int = 0
+    voters: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, scheme: Scheme, rules: MachineRules, record: ChainRecord | None) -> Need:
+        """As far as the server knows who votes: from its own record of the chain."""
+        parameters = rules.parameters
+        if record is None or not scheme.has_chain:
+            return cls(parameters.min_parties)
+        voters = chain_terms(scheme, rules).electorate(record.position, record.certificate)
+        votes = parameters.threshold_of(len(voters)) if voters else 0
+        return cls(max(parameters.min_parties, votes), votes, frozenset(voters))
+
+    def is_met_by(self, present: Collection[str]) -> bool:
+        return len(present) >= self.parties and len(self.voters.intersection(present)) >= self.votes
+
+
 @dataclass
 class Quorum:
     """Who of a roster has been heard."""
 
     roster: Roster
     federation_id: str
-    at_least: int
+    need: Need
     log: RoleLog
     present: set[str] = field(default_factory=set)
     foreign: ForeignReader = field(default_factory=ForeignReader)
 
     async def wait(self, surroundings: Surroundings, within_s: float) -> None:
         """Return when enough parties are there or the time is up; raise what the transport raises."""
-        self.log.say("waiting", needed=self.at_least, at_most_s=within_s)
+        self.log.say("waiting", needed=self.need.parties, at_most_s=within_s)
         listening = asyncio.create_task(self._listen(surroundings))
         discarding = asyncio.create_task(_discard_messages(surroundings))
         tasks = (listening, discarding)
@@ -60,13 +86,13 @@ class Quorum:
         for task in done:
             task.result()
         if not done:
-            text = f"only {len(self.present)} of at least {self.at_least} parties came"
+            text = f"only {len(self.present)} of at least {self.need.parties} parties came"
             self.log.say("warning", text=text)
 
     async def _listen(self, surroundings: Surroundings) -> None:
         async for datagram in surroundings.statuses():
             self._hear(datagram)
-            if len(self.present) >= self.at_least:
+            if self.need.is_met_by(self.present):
                 return
 
     def _hear(self, datagram: Datagram) -> None:
@@ -75,7 +101,7 @@ class Quorum:
         party = None if status is None else status.party
         if party in self.roster.participants and party not in self.present:
             self.present.add(party)
-            self.log.say("arrived", who=party, present=len(self.present), needed=self.at_least)
+            self.log.say("arrived", who=party, present=len(self.present), needed=self.need.parties)
 
 
 async def _discard_messages(surroundings: Surroundings) -> None:

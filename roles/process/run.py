@@ -55,7 +55,7 @@ from veilsum.roles.process.machines import holds_model, make_machine, rules_of, 
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
-from veilsum.roles.process.quorum import Quorum
+from veilsum.roles.process.quorum import Need, Quorum
 from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.errors import TransportError
@@ -284,7 +284,7 @@ class RoleProcess:
                 quorum = Quorum(
                     self.rules.roster,
                     self.context.loaded.federation_id,
-                    self.rules.parameters.min_parties,
+                    Need.of(self.scheme, self.rules, self.state.chain),
                     self.log,
                 )
                 await quorum.wait(transport, timing.patience_s)

@@ -7,18 +7,22 @@ import io
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.federations import make_federation
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.rules import StartingPoint
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import Status, sign_status
 from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.quorum import Quorum
+from veilsum.roles.process.machines import rules_of
+from veilsum.roles.process.quorum import Need, Quorum
 from veilsum.transport.base import Datagram, Received
 from veilsum.transport.errors import Closed
 from veilsum.transport.foreign import MOST_LINES
@@ -67,9 +71,12 @@ class Air:
         raise AssertionError
 
 
-def gather(air: Air, within_s: float = 10.0) -> tuple[set[str], str]:
+TWO = Need(2)
+
+
+def gather(air: Air, within_s: float = 10.0, need: Need = TWO) -> tuple[set[str], str]:
     said = io.StringIO()
-    quorum = Quorum(ROSTER, "fed", 2, RoleLog(SERVER, "text", said))
+    quorum = Quorum(ROSTER, "fed", need, RoleLog(SERVER, "text", said))
     asyncio.run(quorum.wait(air, within_s))
     return quorum.present, said.getvalue()
 
@@ -78,6 +85,37 @@ def test_it_ends_when_enough_different_parties_were_heard() -> None:
     present, said = gather(Air([status_of("p1"), status_of("p1"), status_of("p2")]))
     assert present == {"p1", "p2"}
     assert "warning" not in said
+
+
+def test_it_goes_on_until_enough_of_those_who_vote_are_there() -> None:
+    """p1 alone would be parties enough, and has no vote."""
+    need = Need(1, votes=1, voters=frozenset({"p2"}))
+    assert gather(Air([status_of("p1"), status_of("p2")]), need=need)[0] == {"p1", "p2"}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "threat", "needed"),
+    [
+        ("masked", "lying", 4),
+        ("mpc", "lying", 4),
+        ("ampc", "lying", 4),
+        ("masked", "semi-honest", 3),
+        ("plain", "lying", 1),
+    ],
+)
+def test_it_waits_for_as_many_as_a_session_needs(
+    tmp_path: Path, scheme: str, threat: str, needed: int
+) -> None:
+    """Three of five may be in a sum, and four must vote: with three the machine would end the run."""
+    loaded = make_federation(tmp_path / "fed", scheme, 5, threat=threat)
+    rules = rules_of(loaded.config, loaded.roster, 40)
+    loaded_scheme = loaded.config.load_scheme()
+    record = StartingPoint(None).chain_record(loaded.roster) if loaded_scheme.has_chain else None
+    need = Need.of(loaded_scheme, rules, record)
+    assert need.parties == needed
+    names = loaded.roster.participants
+    assert need.is_met_by(names[:needed])
+    assert not need.is_met_by(names[: needed - 1])
 
 
 def test_strangers_forgeries_garbage_and_the_server_itself_do_not_count() -> None:
