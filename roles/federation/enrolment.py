@@ -182,7 +182,8 @@ def add_party(
             raise LocalProtocolError(f"{login_file} is the login of {name}, not of {identity.name}")
         logins[name] = line
     evicted = {name: version for name, version in signed.evicted.items() if name != identity.name}
-    sent = _sent_statements([identity], [public_file.with_name(FIRST_MODEL_FILE)])
+    beside = public_file.with_name(FIRST_MODEL_FILE)
+    sent = _sent_statements([identity], [beside] if beside.exists() else [])
     change = _Change((*signed.roster.identities, identity), evicted, logins, sent)
     return _sign(folder, organiser_folder, signed, change, anchor_after_change)
 
@@ -312,12 +313,10 @@ def _without(folder: Path, signed: SignedRoster, name: str | None) -> _Change:
 def _sent_statements(
     identities: Sequence[PublicIdentity], files: Sequence[Path]
 ) -> dict[PartyId, FirstModel]:
-    """What the files say, as far as they are there, if it is the word of one of these parties."""
+    """What the files say, if it is the word of one of these parties."""
     by_name = {one.name: one for one in identities}
     sent = {}
     for path in files:
-        if not path.exists():
-            continue
         stated = read_first_model(path)
         if stated.name not in by_name:
             raise ParameterError([f"{path} is the first model of {stated.name}, who is not being enrolled"])

@@ -180,6 +180,15 @@ def test_signing_names_who_has_stated_nothing(empty: Path, tmp_path: Path) -> No
     assert begun(empty).electorate == ("alice", "bob")
 
 
+def test_a_statement_that_is_named_and_not_there_is_refused_and_nothing_is_signed(
+    fed: Path, tmp_path: Path
+) -> None:
+    before = (fed / "roster.json").read_bytes()
+    with refusal(ParameterError, "nobody.json", "first-model"):
+        sign_again(fed, fed / "organiser", [tmp_path / "nobody.json"])
+    assert (fed / "roster.json").read_bytes() == before
+
+
 def test_the_anchor_stays_when_members_or_settings_change(fed: Path, tmp_path: Path) -> None:
     """An evicted party counts in the electorate, and one that joins does not vote at this position."""
     before = begun(fed)
