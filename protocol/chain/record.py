@@ -50,6 +50,7 @@ class ChainRecord:
         if self.anchor == anchor.digest:
             return self
         if not self.anchor:
+            self._require_begins_at(anchor)
             return replace(self, anchor=anchor.digest, chain=anchor.chain)
         self._require_goes_on_at(anchor)
         return replace(
@@ -62,6 +63,15 @@ class ChainRecord:
             votes_here=True,
             forgetful=False,
         )
+
+    def _require_begins_at(self, anchor: Anchor) -> None:
+        """Refuse another first model than the one that the organiser signed."""
+        here = self.state is not None and self.position == anchor.position
+        if here and self.known_state.hash != anchor.state_hash:
+            raise LocalProtocolError(
+                f"the chain begins with state {anchor.state_hash.hex()} of position {anchor.position}, this party with "
+                f"{self.known_state.hash.hex()}: start it with the model that was signed (--init), or sign this one"
+            )
 
     def _require_goes_on_at(self, anchor: Anchor) -> None:
         """Refuse another chain, a beginning that is behind us, and another state where we are."""

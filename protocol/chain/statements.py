@@ -101,9 +101,12 @@ def require_vouched(roster: Roster, position: int, attempts: Iterable[EnteredAtt
             roster.verify(SERVER, LIST_DOMAIN, digest, one.voucher)
 
 
-def voters_rule(parameters: Parameters) -> VotersOf:
-    """Who must have stated; on a thin graph a few neighbours open a list: all must state, and any list counts."""
-    if parameters.graph.kind is GraphKind.K_REGULAR:
+def voters_rule(parameters: Parameters, *, shares_follow_graph: bool) -> VotersOf:
+    """Who must have stated; on a thin graph a few neighbours open a list: all must state, and any list counts.
+
+    On a ring it takes all holders of each party, so everyone, as on a complete graph it takes t(s).
+    """
+    if shares_follow_graph and parameters.graph.kind in (GraphKind.K_REGULAR, GraphKind.EDGES):
         return lambda attempt: Voters(attempt.members, 1, len(attempt.members), len(attempt.members))
     return all_members(parameters.colluders)
 
@@ -118,9 +121,9 @@ class PositionRules:
 
     @classmethod
     def of(
-        cls, me: PartyId, parameters: Parameters, statements: Mapping[PartyId, PositionStatement]
+        cls, me: PartyId, voters_of: VotersOf, statements: Mapping[PartyId, PositionStatement]
     ) -> PositionRules:
-        said, voters_of = tuple(statements.values()), voters_rule(parameters)
+        said = tuple(statements.values())
         return cls(said, voters_of, judge_upload(me, said, voters_of))
 
     def require_upload(self, position: int) -> None:

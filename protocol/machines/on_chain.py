@@ -14,7 +14,7 @@ from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
 from veilsum.protocol.chain.state import ChainState
-from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules
+from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules, voters_rule
 from veilsum.protocol.chain.votes import Certificate, SupportedBallot
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
@@ -49,6 +49,7 @@ class ParticipantOnChain(SumRules):
         self._passes_on = scheme.passes_on
         self._me = parts.identity.name
         self._parameters = rules.parameters
+        self._voters_of = voters_rule(rules.parameters, shares_follow_graph=scheme.shares_follow_graph)
         self._participation = begin.record
         self._rules: PositionRules | None = None
         self._session: Session | None = None
@@ -90,7 +91,7 @@ class ParticipantOnChain(SumRules):
         won = self._member.won(position, opened.certificate, took_part=took_part)
         self._session, self._rules, self._began_at = session, None, position
         if self._lists_are_signed:
-            self._rules = PositionRules.of(self._me, self._parameters, session.statements(position))
+            self._rules = PositionRules.of(self._me, self._voters_of, session.statements(position))
         return [] if won is None else self._take_won(won)
 
     def _take_won(self, won: ChainRecord) -> list[Event]:
@@ -207,6 +208,7 @@ class ServerOnChain:
     def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
         record = begin.chain_record(rules.roster)
         self._keeper = ChainKeeper(chain_terms(scheme, rules), record, parts.chain_step)
+        self._voters_of = voters_rule(rules.parameters, shares_follow_graph=scheme.shares_follow_graph)
         self._passes_on = scheme.passes_on
         self._in_vain_at = -1
 
@@ -273,11 +275,10 @@ class ServerOnChain:
         """Who of these will not give its update, by what all of them say of earlier attempts, and why."""
         if not any(hello.attempts and hello.rounds_done == position for hello in hellos.values()):
             return {}
-        parameters, said = self._keeper.terms.parameters, statements_among(hellos, position)
-        barred = {}
+        said, barred = statements_among(hellos, position), {}
         for name in hellos:
             try:
-                PositionRules.of(name, parameters, said).require_upload(position)
+                PositionRules.of(name, self._voters_of, said).require_upload(position)
             except Rejection as refusal:
                 barred[name] = failure_of(refusal)
         return barred

@@ -64,6 +64,9 @@ class Scheme(ABC):
     server's own, and may be one of torch.
     """
 
+    shares_follow_graph: ClassVar[bool] = False
+    """Whether shares of secrets travel along the agreed graph; else every party holds shares of every other."""
+
     passes_on: ClassVar[bool] = False
     """Whether its machines know sessions that pass a result on (`session.supported`), in which nobody uploads."""
 

@@ -31,6 +31,7 @@ from veilsum.protocol.wire.messages import Message
 class Masked(Scheme):
     name = "masked"
     has_chain = True
+    shares_follow_graph = True
     passes_on = True
     learns = {
         "server": "the mean over at least min_parties survivors, and the global model",
