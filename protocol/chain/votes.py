@@ -154,16 +154,20 @@ def require_certificate(
 ) -> None:
     """Refuse a certificate that too few of its electorate signed; as many signatures as are needed are verified.
 
-    Who was evicted since is still of the electorate, and its signature counts for nothing. `own` is what we signed.
+    Who was evicted or has another key since is still of the electorate, and its signature counts for nothing. `own` is
+    what we signed.
     """
     ballot = certificate.ballot
     _require_lists(ballot, certificate.signatures)
-    count = VoteCount(anchor, roster, parameters, ballot)
+    count, forged = VoteCount(anchor, roster, parameters, ballot), None
     for voter, signature in certificate.signatures.items():
         if voter in roster.participants and not count.enough:
-            count.add(voter, signature, sure=(own or {}).get(voter) == signature)
+            try:
+                count.add(voter, signature, sure=(own or {}).get(voter) == signature)
+            except Rejection as unverified:
+                forged = unverified
     if not count.enough:
-        raise Rejection(
+        raise forged or Rejection(
             AbortReason.BAD_CERTIFICATE,
             f"{len(count.signatures)} of {len(ballot.electorate)} voted for position {ballot.position}, "
             f"{count.needed} are needed",

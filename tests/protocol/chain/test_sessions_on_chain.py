@@ -106,7 +106,7 @@ def test_a_session_is_entered_exactly_if_enough_of_those_who_vote_there_are_in_i
     for voting in SUBSETS:
         member = member_of(record_at(position))
         if len(voting) >= ENOUGH:
-            assert member.consider_session(position, None, voting) is None
+            member.consider_session(position, None, voting)
             continue
         with refusal(Rejection, *set(NAMES).difference(voting), reason=REASON.NO_QUORUM):
             member.consider_session(position, None, voting)
@@ -155,7 +155,8 @@ def test_our_vote_that_was_won_while_we_were_away_is_ours_with_its_state() -> No
     after = state(1, 1)
     voted = record_at(0).voting(vote(NAMES[0], ballot(1, 1)), None, after)
     member = member_of(voted)
-    won = member.consider_session(1, certificate(1, 1), NAMES)
+    member.consider_session(1, certificate(1, 1), NAMES)
+    won = member.won(1, certificate(1, 1), took_part=True)
     assert won is not None
     assert (won.position, won.known_state, won.votes_here) == (1, after, True)
     assert member.ahead is None
@@ -166,10 +167,11 @@ def test_a_certificate_for_another_state_than_we_voted_for_leaves_us_behind_it()
     voted = record_at(0).voting(vote(NAMES[0], ballot(1, 1)), None, state(1, 1))
     member = member_of(voted)
     other = certificate(1, 2)
-    assert member.consider_session(1, other, NAMES) is None
+    member.consider_session(1, other, NAMES)
+    assert member.won(1, other, took_part=True) is None
     assert member.ahead == other
     with refusal(Rejection, reason=REASON.BAD_CERTIFICATE):
-        member.won(1, certificate(1, 1, names=NAMES[:3]))
+        member.won(1, certificate(1, 1, names=NAMES[:3]), took_part=True)
 
 
 def test_a_state_is_taken_over_if_it_is_the_certified_one_bit_for_bit() -> None:
@@ -218,7 +220,7 @@ def test_where_nobody_votes_the_hash_that_the_server_names_is_all_there_is() -> 
     assert member.adopted(None, given, took_part=False).known_state.hash == held.hash
     with refusal(Rejection, reason=REASON.WRONG_MODEL):
         member.adopted(None, replace(given, claimed=bytes(32)), took_part=False)
-    assert member.consider_session(9, None, ()) is None
+    member.consider_session(9, None, ())
 
 
 def test_a_round_begins_at_our_position_from_our_state() -> None:
@@ -384,3 +386,21 @@ hellos = st.builds(
 def test_what_a_hello_signs_says_all_that_it_says(one: HelloRecord, other: HelloRecord) -> None:
     """Two hellos that differ in a word are two messages for a signature, and for the id of a session."""
     assert (hello_parts(one) == hello_parts(other)) == (one == other)
+
+
+def test_a_vote_of_a_key_that_is_no_longer_enrolled_counts_for_nothing_and_the_others_are_enough() -> None:
+    """Whoever has new keys keeps its place in the electorate: of four votes one fewer certifies nothing."""
+    whole = certificate(1, 1)
+    of_another_key = vote(NAMES[1], whole.ballot).signature
+    stale = replace(whole, signatures={**whole.signatures, NAMES[0]: of_another_key})
+    terms_of().verify(stale)
+    few = replace(stale, signatures={name: stale.signatures[name] for name in NAMES[:ENOUGH]})
+    with refusal(Rejection, reason=REASON.BAD_SIGNATURE):
+        terms_of().verify(few)
+
+
+def test_a_party_begins_with_the_model_that_was_signed_or_not_at_all() -> None:
+    blank = ChainRecord(0, state(0))
+    assert blank.under(anchor()).anchor == anchor().digest
+    with refusal(LocalProtocolError, anchor().state_hash.hex(), state(0, 1).hash.hex()):
+        ChainRecord(0, state(0, 1)).under(anchor())
