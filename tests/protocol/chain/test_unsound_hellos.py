@@ -20,6 +20,7 @@ from veilsum.protocol.machines.session import Hello, SessionOpened
 from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.protocol.wire.messages import Stamp
 from veilsum.roles.process.entropy import SeededEntropy
+from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.testing.table import Table
 
 SECURE = ("masked", "mpc", "ampc")
@@ -119,3 +120,18 @@ def test_a_vote_below_the_anchor_counts_for_nothing_and_ends_no_server(scheme: s
     vote = Vote.cast(table.federation.identities[LIAR], anchor.digest, ballot)
     lie = replace(lying_hello(table, ()), certificate=None, vote=vote)
     refuses(table, SERVER, LIAR, lie, AbortReason.REPLAY)
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+def test_a_server_that_lost_its_folder_begins_at_the_checkpoint_and_the_run_ends_well(scheme: str) -> None:
+    """It holds no model there, and the hellos prove the rest."""
+    table = lying_table(scheme, 6, rounds=3)
+    table.tamper = lying_uploader(table, "p3", -1, 1, tagged=True, in_round=1)
+    table.run()
+    table = after_checkpoint(table, "p0")
+    table.crash(SERVER)
+    table.wire.clear()
+    table.disks[SERVER] = PersistentState(0, None)
+    table.restart(SERVER)
+    table.run()
+    assert isinstance(told(table, SERVER).ending, RunFinished)

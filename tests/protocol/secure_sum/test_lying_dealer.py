@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,7 +25,7 @@ from tests.support.tables.lying_table import (
 from veilsum.protocol.crypto.kdf import Purpose
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId, SessionId
-from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.events import RunFinished, SessionBegan
 from veilsum.protocol.schemes.masked.messages import CohortKeys
 from veilsum.protocol.schemes.masked.round import MaskedRound
 from veilsum.protocol.secure_sum.group_key import GroupKeyDealt, GroupKeyDelivered, dealer_of
@@ -176,3 +177,31 @@ def test_a_group_key_comes_from_the_server_alone_and_changes_nothing_for_its_dea
     assert participant(table, dealer).secrets is own
     table.run()
     assert told(table, SERVER).commits[0].members == table.participants
+
+
+@pytest.mark.parametrize("lie", ["withheld", "that nobody can open"])
+def test_a_dealer_of_no_key_is_left_out_of_the_next_session_and_costs_no_round(lie: str) -> None:
+    """Whichever session it is drawn in; of four parties three must stay."""
+    told_in: list[bytes] = []
+
+    def tamper(flight: InFlight) -> Message | None:
+        message = flight.message
+        if not isinstance(message, GroupKeyDealt) or flight.sender != "p0":
+            return message
+        told_in.append(message.stamp.session)
+        boxes = {name: bytes(len(box)) for name, box in message.boxes.items()}
+        return None if lie == "withheld" else replace(message, boxes=boxes)
+
+    for seed in range(6):
+        table = lying_table("masked", 4, rounds=ROUNDS, seed=seed)
+        table.tamper = tamper
+        table.run()
+        sessions = [
+            one.event
+            for one in table.trace.entries
+            if one.party == SERVER and isinstance(one.event, SessionBegan)
+        ]
+        following = [after for before, after in pairwise(sessions) if before.session in told_in]
+        assert all("p0" not in session.members for session in following)
+        assert len(told(table, SERVER).commits) == ROUNDS
+    assert told_in, "the liar was never drawn"
