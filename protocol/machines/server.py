@@ -246,7 +246,7 @@ class ServerMachine:
         return events
 
     def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
-        session = self._terms.open(self._here())
+        session = self._terms.open(self._here(), self.rounds_done)
         if self._chain is not None:
             session = self._chain.stating(session)
         self.session = self._scheme.introducing(session)

@@ -5,7 +5,7 @@
     participant -> server   Hello           a signed nonce, a box key for this session, rounds done so far
     server -> participants  SessionOpened   all hellos, unchanged; or who is there, and the hellos that one needs
 
-The session id hashes the roster, the configuration and every hello. A participant finds its own hello in
+The session id hashes the roster, the configuration, the position and every hello. A participant finds its own hello in
 the list, checks the others against the roster, and computes the id itself; so parties that share a session
 id agree on all of that, and a replayed message of an earlier session belongs nowhere. A change of
 membership opens a new session: the peers of AMPC exchange new seeds, and departed peers cannot derive
@@ -271,26 +271,32 @@ class SessionTerms:
         self.roster.verify(name, HELLO_DOMAIN, self.hello_digest(name, hello), hello.signature)
         require_vouched(self.roster, hello.rounds_done, hello.attempts)
 
-    def open(self, hellos: Mapping[PartyId, HelloRecord]) -> Session:
-        """The session of these hellos, sorted by name; both sides compute it."""
+    def open(self, hellos: Mapping[PartyId, HelloRecord], position: int) -> Session:
+        """The session of these hellos, sorted by name, at this position; both sides compute it."""
         require_distinct_keys({name: hello.box_key for name, hello in hellos.items()})
         ordered = dict(sorted(hellos.items()))
         parts = [part for name, hello in ordered.items() for part in (name.encode(), *hello_parts(hello))]
         framed = length_prefixed(
-            domain_tag("session"), self.roster.digest, self.parameters.config_hash, self.invitation, *parts
+            domain_tag("session"),
+            self.roster.digest,
+            self.parameters.config_hash,
+            self.invitation,
+            position.to_bytes(8, "big"),
+            *parts,
         )
         return Session(SessionId(hashlib.sha256(framed).digest()), tuple(ordered), ordered, self)
 
-    def accept(self, me: PartyId, mine: HelloRecord, hellos: Mapping[PartyId, HelloRecord]) -> Session:
+    def accept(self, me: PartyId, mine: HelloRecord, opened: SessionOpened) -> Session:
         """A participant's checks on the list the server sent.
 
         Against a server that may lie every signature is verified here. A semi-honest server has verified them
         itself; then a participant verifies those it exchanges anything with, when it first does.
         """
+        hellos = opened.hellos
         self._require_sound(me, mine, hellos, len(hellos))
         for name in hellos:
             self.roster.require_participant(name)
-        session = self.open(hellos)
+        session = self.open(hellos, opened.stamp.round)
         if self.parameters.threat is Threat.LYING:
             for name in hellos:
                 session.box_key_of(name)
@@ -366,9 +372,11 @@ class Greeting:
         if opened.present:
             session = self.terms.accept_part(self.me, self.hello, opened)
         else:
-            session = self.terms.accept(self.me, self.hello, opened.hellos)
+            session = self.terms.accept(self.me, self.hello, opened)
         if opened.stamp.session != session.id:
-            raise Rejection(AbortReason.WRONG_SESSION, "the session id does not follow from the hellos")
+            raise Rejection(
+                AbortReason.WRONG_SESSION, "the session id does not follow from hellos and position"
+            )
         return replace(session, certificate=opened.certificate, supported=opened.supported)
 
 

@@ -152,7 +152,8 @@ def hello_cases() -> list[Json]:
     parts = [part for said in hellos for part in (said["name"].encode(), *hello_parts(said))]
     names = ("roster_digest", "config_hash", "invitation")
     terms = {name: value.hex() for name, value in zip(names, bound, strict=True)}
-    return [{**terms, "hellos": hellos, "session": hashed("session", *bound, *parts).hex()}]
+    session = hashed("session", *bound, u64(7), *parts).hex()
+    return [{**terms, "position": 7, "hellos": hellos, "session": session}]
 
 
 def voucher(stated: tuple[str, ...], proposed: tuple[str, ...], number: int = 2) -> Json:

@@ -71,7 +71,7 @@ INVENTED: Mapping[str, Change] = {
     "zeros": lambda _, one: replace(one, released=OTHERS, voucher=bytes(64)),
     "its own signature": lambda table, one: vouched(table, one, OTHERS, P0),
     "the voucher of another list": lambda _, one: replace(one, released=OTHERS),
-    "of other members": lambda _, one: replace(one, members=OTHERS),
+    "of other members": lambda _, one: replace(one, members=(*one.members, PartyId("p9"))),
     "of another attempt": lambda _, one: replace(one, attempt=one.attempt + 1),
     "of another session": lambda _, one: replace(one, session=bytes(32)),
 }
@@ -151,7 +151,7 @@ def test_members_refuse_a_session_with_an_invented_list_that_the_server_lets_thr
 
 def session_of_hellos(table: Table, number: int, hellos: Mapping[PartyId, HelloRecord]) -> SessionOpened:
     terms = SessionTerms(table.federation.roster, table.federation.parameters, bytes([number]) * 32)
-    session = terms.open(hellos)
+    session = terms.open(hellos, 0)
     return SessionOpened(Stamp(session.id, 0, number), session.hellos)
 
 

@@ -101,7 +101,7 @@ def test_participants_refuse_it_from_a_server_that_shows_it_all_the_same(scheme:
     greeting = participant(table, LIAR)._greeting
     assert greeting is not None
     hellos = {**honest, LIAR: forged}
-    opened = SessionOpened(Stamp(greeting.terms.open(hellos).id), hellos)
+    opened = SessionOpened(Stamp(greeting.terms.open(hellos, 0).id), hellos)
     for name in honest:
         refuses(table, name, SERVER, opened, AbortReason.SURVIVOR_LIST)
 

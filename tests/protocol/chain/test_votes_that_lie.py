@@ -27,10 +27,10 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.protocol.machines.rules import StartingPoint
-from veilsum.protocol.machines.session import Hello, RoundClosed
+from veilsum.protocol.machines.session import Hello, RoundClosed, SessionTerms
 from veilsum.protocol.schemes.ampc.messages import ResultDigest
 from veilsum.protocol.secure_sum.certifying import SumVote
-from veilsum.protocol.wire.messages import Message
+from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.simulations.testing.table import Table
 from veilsum.simulations.testing.trace import InFlight
 
@@ -161,10 +161,12 @@ def test_a_session_beyond_our_position_begins_with_its_certificate_or_not_at_all
     """p4 is at position 0; the others prove position 1, and nothing less gets p4 there."""
     table, honest = committed_once(scheme)
     opened = proposed_session(table, 7, *table.participants, position=1, certificate=honest)
+    terms = SessionTerms(table.federation.roster, table.federation.parameters, bytes([7]) * 32)
+    far = Stamp(terms.open(opened.hellos, 2**40).id, 2**40, 7)
     message, reason = {
         "none": (replace(opened, certificate=None), REASON.BAD_CERTIFICATE),
         "stripped": (replace(opened, certificate=stripped(honest)), REASON.BAD_CERTIFICATE),
-        "far": (replace(opened, stamp=replace(opened.stamp, round=2**40)), REASON.BAD_CERTIFICATE),
+        "far": (replace(opened, stamp=far), REASON.BAD_CERTIFICATE),
         "forged": (
             replace(
                 opened, certificate=replace(honest, signatures=dict.fromkeys(honest.signatures, bytes(64)))

@@ -35,7 +35,8 @@ def proposed_session(
         for flight in table.trace.sent
         if isinstance(flight.message, Hello) and flight.message.invitation == invitation
     }
-    session = SessionTerms(table.federation.roster, table.federation.parameters, invitation).open(hellos)
+    terms = SessionTerms(table.federation.roster, table.federation.parameters, invitation)
+    session = terms.open(hellos, position)
     return SessionOpened(Stamp(session.id, position, number), session.hellos, certificate)
 
 
