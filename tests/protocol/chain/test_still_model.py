@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.support.tables.lying_table import party_names, told
+from tests.support.tables.lying_table import messages, party_names, told
 from tests.support.tables.still_server import (
     PARTIES,
     TURNS,
@@ -22,7 +22,7 @@ from tests.support.tables.still_server import (
     solve_for,
     words_of,
 )
-from veilsum.protocol.agreed.parameters import Differencing, Weights
+from veilsum.protocol.agreed.parameters import Differencing, Recovery, Weights
 from veilsum.protocol.chain.member import ChainMember
 from veilsum.protocol.chain.statements import PositionRules
 from veilsum.protocol.errors import AbortReason
@@ -30,6 +30,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
 from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.session import Hello
 from veilsum.simulations.testing import Table, check_invariants
 
 SECURE = ("masked", "mpc", "ampc")
@@ -97,6 +98,20 @@ def test_at_one_model_the_server_gets_one_sum_and_cannot_solve_for_anyone(
     gets_nothing_more(table, liar, [0] * len(turns), turns, all_restart=all_restart)
     assert reasons_of(table) == {REASON.DIFFERENCING}
     check_invariants(table)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("all_restart", [False, True], ids=["server restarts", "all restart"])
+def test_without_recovery_what_each_remembers_of_its_own_upload_is_enough(
+    scheme: str, all_restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No list is signed there and nothing stated: whoever uploaded knows over whom, and uploads with no others."""
+    table = table_of(scheme, recovery=Recovery.NONE)
+    liar = StillServer(table)
+    careless(monkeypatch)
+    gets_nothing_more(table, liar, [0] * len(TURNS), TURNS, all_restart=all_restart)
+    assert reasons_of(table) == {REASON.DIFFERENCING}
+    assert not [one for one in messages(table, Hello) if one.hello.attempts]
 
 
 @pytest.mark.parametrize("scheme", SECURE)
