@@ -16,9 +16,11 @@ from tests.support.tables.lying_table import (
     messages,
     nobody_has_a_result,
     refuses,
+    say,
     told,
     until,
 )
+from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFailed
@@ -77,23 +79,32 @@ def proof_of(table: Table, shown: SurvivorList) -> SurvivorProof:
     return SurvivorProof(shown.stamp, signatures)
 
 
-@pytest.mark.parametrize("scheme", [*SECURE, "bilateral"])
-def test_two_lists_that_share_the_colluders_do_not_count_in_the_smallest_session(scheme: str) -> None:
-    """Each half of the honest members signs its list, all colluders sign both: ten of fourteen, and eleven count."""
-    honest = tuple(PartyId(f"p{index}") for index in range(6, 14))
-    first, second = honest[:4], honest[4:]
-    table = session_with(scheme, (*first, *second))
+FIRST, SECOND = (tuple(PartyId(f"p{index}") for index in places) for places in (range(6, 10), range(10, 14)))
+"""The halves of the honest members in the smallest session that is entered."""
+
+
+def shown_two_lists(scheme: str) -> tuple[Table, SurvivorList]:
+    """Each half was shown a list of itself and the colluders, and signed it; also what the server would have shown."""
+    table = session_with(scheme, (*FIRST, *SECOND))
 
     def tamper(flight: InFlight) -> Message | None:
         if isinstance(flight.message, SurvivorList):
-            half = second if flight.receiver in second else first
+            half = SECOND if flight.receiver in SECOND else FIRST
             return listing(flight.message, {*COLLUDERS, *half}).vouched(table.federation.identities[SERVER])
         return None if isinstance(flight.message, SurvivorProof) else flight.message
 
     table.tamper = tamper
     shown = until(table, SurvivorList, "p6").message
+    assert isinstance(shown, SurvivorList)
     table.deliver_all()
-    for half in (first, second):
+    return table, shown
+
+
+@pytest.mark.parametrize("scheme", [*SECURE, "bilateral"])
+def test_two_lists_that_share_the_colluders_do_not_count_in_the_smallest_session(scheme: str) -> None:
+    """Each half of the honest members signs its list, all colluders sign both: ten of fourteen, and eleven count."""
+    table, shown = shown_two_lists(scheme)
+    for half in (FIRST, SECOND):
         listed = listing(shown, {*COLLUDERS, *half})
         for victim in half:
             detail = refuses(table, victim, "server", proof_of(table, listed), AbortReason.SURVIVOR_LIST)
@@ -103,6 +114,20 @@ def test_two_lists_that_share_the_colluders_do_not_count_in_the_smallest_session
     assert not messages(table, ReleasedShares)
     assert not messages(table, SeedsRevealed)
     assert nobody_has_a_result(table)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_with_two_thirds_of_the_session_both_lists_count_and_both_halves_release(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it once was: so the test above can fail."""
+    monkeypatch.setattr(Parameters, "threshold_of", lambda _, voters: 2 * voters // 3 + 1)
+    table, shown = shown_two_lists(scheme)
+    for half in (FIRST, SECOND):
+        for victim in half:
+            assert say(table, "server", victim, proof_of(table, listing(shown, {*COLLUDERS, *half}))) is None
+    given = ReleasedShares if scheme == "masked" else SeedsRevealed
+    assert {one.sender for one in table.trace.sent if isinstance(one.message, given)} >= {*FIRST, *SECOND}
 
 
 @pytest.mark.parametrize("scheme", [*SECURE, "bilateral"])
