@@ -62,7 +62,7 @@ class ResultPassed(Message):
 
 def require_true_of_us(context: ParticipantContext, ballot: Ballot) -> None:
     """Refuse a ballot that says of our own part in the sum what we know better."""
-    record, position = context.record, context.stamp.round
+    record, position = context.record, ballot.position - 1
     if context.name not in ballot.survivors:
         return
     if not record.uploaded_at(position) and context.point.record.votes_here:

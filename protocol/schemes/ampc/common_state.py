@@ -3,10 +3,11 @@
 The session's position is proved by a certificate that the server sees too; it names no hash. Which state that is, peers
 tell each other under the group key of the session: each sends the certificate that names the hash, or, if it stopped
 before that was complete, its vote for the state that it computed. t(|E|) such votes are a certificate that nobody had
-seen before. A peer that is behind takes the state from another and accepts it only if its hash is the certified one: so
-neither the server nor a few peers can put a state of their own in its place.
+seen before; more votes than may lie are enough for others of the electorate to take the state and add theirs. A peer
+that is behind takes the state from another and accepts it only if its hash is the certified one: so neither the server
+nor a few peers can put a state of their own in its place.
 
-Implements specs/chain.md, section 3, and specs/protocol.md, section 4.
+Implements specs/chain.md, sections 3 and 8, and specs/protocol.md, section 4.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ import numpy as np
 
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import ChainState
-from veilsum.protocol.chain.votes import Certificate, Vote, VoteCount, require_certificate
+from veilsum.protocol.chain.votes import Ballot, Certificate, Vote, VoteCount, require_certificate
 from veilsum.protocol.crypto.boxes import open_box, seal_box
 from veilsum.protocol.crypto.kdf import Purpose
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import ParticipantContext
+from veilsum.protocol.machines.decisions import VoteCast
+from veilsum.protocol.machines.events import DecisionMade, Event
 from veilsum.protocol.machines.session import require_model_shape
 from veilsum.protocol.schemes.ampc.decomposition import keyed_state_hash, peers_box_key
 from veilsum.protocol.schemes.ampc.messages import ChainProof, ModelGiven, ModelHeld, StateContent
 from veilsum.protocol.secure_sum.group_key import GroupKey
+from veilsum.protocol.secure_sum.passing import require_true_of_us
 from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.envelope import join
 from veilsum.protocol.wire.messages import kind_of
@@ -157,16 +161,49 @@ class CommonState:
     def _holding(self) -> list[PartyId] | None:
         """Who holds the certified state, by name; None as long as it is unknown which that is."""
         expected = self._certified_hash
-        if expected is None:
-            return None
-        keyed = self._keyed(expected)
+        return None if expected is None else self._holders_of(expected)
+
+    def _holders_of(self, state_hash: bytes | None) -> list[PartyId]:
+        if state_hash is None:
+            return []
+        keyed = self._keyed(state_hash)
         return [name for name, held in sorted(self._held.items()) if held.keyed_hash == keyed]
 
     # For those who are behind.
 
     def provider(self, asked: Collection[PartyId]) -> PartyId | None:
-        """Whom to ask for the state: the first that holds the certified one and was not asked before."""
-        return next((name for name in self._holding() or () if name not in asked), None)
+        """Whom to ask for the state: the first that holds the one that we lack and was not asked before."""
+        return next((name for name in self._holders_of(self._wanted_hash) if name not in asked), None)
+
+    @property
+    def _wanted_hash(self) -> bytes | None:
+        """The certified state; where none is, the one that our vote may lean on those of others for."""
+        borne = self._borne
+        return borne.after if borne is not None else self._certified_hash
+
+    @property
+    def _borne(self) -> Ballot | None:
+        """The ballot that more peers voted for than may lie, if none is certified and we may vote for it."""
+        record, point = self._record, self._context.point
+        if self._certified_hash is not None or not record.votes_here or record.next_state is not None:
+            return None
+        found = (count.ballot for count in self._votes.values() if count.supported is not None)
+        ours = (self._position - 1, point.electorate, record.known_state.hash)
+        return next(
+            (
+                one
+                for one in found
+                if (record.position, one.electorate, one.before) == ours and self._is_true_of_us(one)
+            ),
+            None,
+        )
+
+    def _is_true_of_us(self, ballot: Ballot) -> bool:
+        try:
+            require_true_of_us(self._context, ballot)
+        except Rejection:
+            return False
+        return self._context.name in ballot.electorate
 
     def give(self, other: PartyId) -> ModelGiven:
         state = self._record.known_state if self.up_to_date else self._voted_state
@@ -177,8 +214,8 @@ class CommonState:
         box = seal_box(self._box_secret(self._context.name, other), join(encode_message(content)), b"")
         return ModelGiven(self._stamp, np.frombuffer(box, dtype=np.uint8))
 
-    def adopt(self, sender: PartyId, given: ModelGiven) -> None:
-        """Take the state over, or raise if it is not the certified one."""
+    def adopt(self, sender: PartyId, given: ModelGiven) -> list[Event]:
+        """Take the state over, or vote for it where it lacks votes; raise if it is another one."""
         plain = open_box(self._box_secret(sender, self._context.name), given.box.tobytes(), b"")
         content = decode_message(kind_of(StateContent), self._stamp, plain)
         assert isinstance(content, StateContent)
@@ -186,12 +223,27 @@ class CommonState:
         state = ChainState.of(
             self._context.point.chain, self._position, content.before, content.model, content.memory.tobytes()
         )
-        if state.hash != self._certified_hash:
+        if state.hash != self._wanted_hash:
             raise Rejection(AbortReason.WRONG_MODEL, "the state offered is not the certified one")
+        borne = self._borne
+        if borne is not None:
+            return self._vote_for(state, borne)
         public = self._context.session.certificate
         self._record = self._record.advanced(
             state, public, self._certified, took_part=self._took_part(public)
         )
+        return []
+
+    def _vote_for(self, state: ChainState, borne: Ballot) -> list[Event]:
+        """Our votes under both ballots, which lean on those of others; durable before we state them."""
+        point, me = self._context.point, self._context.me
+        sealed = Vote.cast(me, point.ballots, borne)
+        self._record = point.cast(Vote.cast(me, point.ballots, borne.without_hashes()), sealed, state)
+        self._voted = sealed
+        self._count(self._context.name, sealed)
+        decided = DecisionMade(VoteCast(self._stamp.round, self._stamp.attempt, self._record))
+        self._settle_own()
+        return [decided]
 
     def _took_part(self, public: Certificate | None) -> bool:
         """Whether our own disk and the certificate agree that our update is in the sum; a vote does not say so."""

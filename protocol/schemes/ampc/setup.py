@@ -236,9 +236,9 @@ class SessionSetup(AttemptMachine):
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this peer for its state")
         if self.phase is _P.COMPARING:
             return []
-        self._states.adopt(sender, message)
+        voted = self._states.adopt(sender, message)
         self.move(ModelGiven, _P.COMPARING, self.deadline)
-        return self._state_held(self._states) + self._go_on(self._states, now)
+        return voted + self._state_held(self._states) + self._go_on(self._states, now)
 
     def deadline_passed(self, now: float) -> list[Event]:
         """Ask another holder, say who holds us up, and give up when the server has been silent for too long."""

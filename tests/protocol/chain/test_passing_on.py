@@ -9,18 +9,21 @@ import pytest
 
 from tests.support.refusals import mentions
 from tests.support.tables.lying_table import messages, participant, told
-from tests.support.tables.opened_sums import ROUNDS, opened_to
+from tests.support.tables.opened_sums import ROUNDS, go_on, opened_to
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.events import RunFailed, RunFinished
+from veilsum.protocol.machines.decisions import VoteCast
+from veilsum.protocol.machines.events import DecisionMade, RunFailed, RunFinished
 from veilsum.protocol.machines.session import RoundClosed, SessionOpened
-from veilsum.protocol.schemes.ampc.messages import ModelGiven, ResultDigest
+from veilsum.protocol.schemes.ampc.messages import Aggregate, ModelGiven, ModelHeld, ResultDigest
 from veilsum.protocol.schemes.ampc.passing import VoteAdded
 from veilsum.protocol.secure_sum.certifying import SumVote
 from veilsum.protocol.secure_sum.passing import ResultPassed
 from veilsum.protocol.secure_sum.uploads import MaskedInput
+from veilsum.protocol.wire.messages import Message
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.simulations.testing import Table, check_invariants
+from veilsum.simulations.testing.trace import InFlight
 
 SECURE = ("masked", "mpc", "ampc")
 GIVEN = ResultPassed | ModelGiven
@@ -130,7 +133,7 @@ def test_one_that_was_not_in_the_sum_lends_its_vote_and_has_none_on_the_next_pos
         table.restart(name)
     if cut:
         while not any(one.committed for one in messages(table, RoundClosed)):
-            table.deliver(table.wire[0]) if table.wire else table.advance()
+            go_on(table)
         table.wire.clear()
         names = [name for name in table.machines if name != "p3"]
         for name in names:
@@ -138,7 +141,7 @@ def test_one_that_was_not_in_the_sum_lends_its_vote_and_has_none_on_the_next_pos
         for name in names:
             table.restart(name)
     while participant(table, "p4").rounds_done < 1:
-        table.deliver(table.wire[0]) if table.wire else table.advance()
+        go_on(table)
     record = table.disks[PartyId("p4")].chain
     assert record is not None
     assert (record.position, record.votes_here) == (1, False)
@@ -172,7 +175,7 @@ def test_one_that_lost_its_disk_is_given_the_state_and_lends_no_vote(
         table.restart(name)
     before = votes_by(table, "p3")
     while participant(table, "p3").rounds_done <= in_round and not table.finished:
-        table.deliver(table.wire[0]) if table.wire else table.advance()
+        go_on(table)
     assert votes_by(table, "p3") == before
     record = table.disks[PartyId("p3")].chain
     assert record is not None
@@ -201,7 +204,7 @@ def test_a_result_is_passed_on_by_as_many_sessions_as_it_takes(scheme: str) -> N
     table.crash("p4")
     table.restart(SERVER)
     while not any(votes_by(table, name) for name in ("p2", "p3")):
-        table.deliver(table.wire[0]) if table.wire else table.advance()
+        go_on(table)
     table.crash(SERVER)
     table.wire.clear()
     table.restart(SERVER)
@@ -210,3 +213,72 @@ def test_a_result_is_passed_on_by_as_many_sessions_as_it_takes(scheme: str) -> N
     passing = {one.stamp.session for one in messages(table, SessionOpened) if one.supported is not None}
     assert len(passing) == 2
     assert len(finals(table, *table.participants[:4])) == 1
+
+
+def cut_off(scheme: str, *gone: str) -> Table:
+    """The server heard four votes of five and committed; no peer heard another. Then it stops, and these are lost."""
+    table = Table.build(scheme, 5, rounds=ROUNDS)
+
+    def tamper(flight: InFlight) -> Message | None:
+        among_peers = isinstance(flight.message, ResultDigest) and flight.receiver != SERVER
+        kept_back = isinstance(flight.message, Aggregate) and flight.receiver == "p3"
+        return None if (among_peers or kept_back) and not flight.message.stamp.round else flight.message
+
+    table.tamper = tamper
+    table.start()
+    while not table.trace.commits:
+        go_on(table)
+    assert {name for name, _ in table.trace.commits} == {SERVER}
+    for name in (SERVER, *gone):
+        table.crash(name)
+    table.wire.clear()
+    table.tamper = lambda flight: flight.message
+    table.restart(SERVER)
+    return table
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+def test_what_the_server_knows_to_be_certified_peers_prove_with_votes_that_lean_on_others(
+    scheme: str,
+) -> None:
+    """p4 voted and is gone; p3 did not vote. The certificate without hashes says which sum, and not which model."""
+    table = cut_off(scheme, "p4")
+    table.run()
+    check_invariants(table)
+    assert len(uploads_in(table, 0)) == 5
+    assert len(finals(table, *table.participants[:4])) == 1
+    record = table.disks[PartyId("p3")].chain
+    assert record is not None
+    assert record.votes_here, "it was in the sum, by its own disk"
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+def test_a_vote_in_the_set_up_is_on_disk_before_it_is_stated(scheme: str) -> None:
+    table = cut_off(scheme, "p4")
+    while not any(one.stamp.round == 1 for one in messages(table, ModelHeld, "p3")):
+        go_on(table)
+    stated = next(
+        one.number
+        for one in table.trace.sent
+        if isinstance(one.message, ModelHeld) and one.sender == "p3" and one.message.stamp.round == 1
+    )
+    (vote,) = [
+        one
+        for one in table.trace.entries
+        if isinstance(one.event, DecisionMade)
+        and isinstance(one.event.decision, VoteCast)
+        and one.party == "p3"
+    ]
+    assert vote.number < stated
+
+
+@pytest.mark.parametrize("scheme", ["mpc", "ampc"])
+def test_peers_without_enough_who_vote_cannot_prove_which_model_is_certified(scheme: str) -> None:
+    """p3 lost its disk, and with it its vote: three votes stay three."""
+    table = cut_off(scheme, "p4")
+    lose_disk(table, PartyId("p3"))
+    table.restart("p3")
+    table.run()
+    check_invariants(table)
+    assert isinstance(told(table, SERVER).ending, RunFailed)
+    assert {name for name, _ in table.trace.commits} == {SERVER}

@@ -19,6 +19,14 @@ def voted(table: Table, in_round: int) -> set[PartyId]:
     return {one.sender for one in sent if one.message.stamp.round == in_round}
 
 
+def go_on(table: Table) -> None:
+    """One message, or the next deadline."""
+    if table.wire:
+        table.deliver(table.wire[0])
+    else:
+        assert table.advance(), "nothing is left to happen"
+
+
 def opened_to(
     *voters: str,
     scheme: str = "masked",
@@ -41,10 +49,7 @@ def opened_to(
         table.crash(absent)
     table.start()
     while len(voted(table, in_round)) < len(voters):
-        if table.wire:
-            table.deliver(table.wire[0])
-        else:
-            assert table.advance()
+        go_on(table)
     table.crash(SERVER)
     table.wire.clear()
     table.tamper = lambda flight: flight.message
