@@ -60,6 +60,7 @@ class Searched:
 SHARES = Property("survivors", "both share kinds for a target")
 LISTS = Property("position", "two lists opened at a position with a common member")
 CERTIFICATES = Property("votes", "two certificates at one position")
+LEANING = Property("leaning", "a vote for what no honest party verified")
 TAGS = Property("tags", "one tag key on two updates")
 DEADLOCK = Property("attempt", "deadlock", STUCK)
 ENDLESS = Property("attempt", "an attempt that does not end", CIRCLE)
@@ -90,6 +91,9 @@ RUNS = (
     Run(CERTIFICATES, bug="BUG_VOTES_BEFORE_STORING"),
     Run(CERTIFICATES, bug="BUG_FRESH_VOTES"),
     Run(CERTIFICATES, PAIR, "BUG_TWO_THIRDS"),
+    Run(LEANING),
+    Run(LEANING, PAIR),
+    Run(LEANING, bug="BUG_LEANS_ON_COLLUDERS"),
     Run(TAGS),
     Run(TAGS, bug="BUG_KEY_WITHOUT_SESSION"),
     Run(TAGS, bug="BUG_WORDS_NOT_STORED"),
