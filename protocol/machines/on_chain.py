@@ -67,8 +67,10 @@ class ParticipantOnChain(SumRules):
         return self._member.point()
 
     def stated(self) -> tuple[ChainRecord, tuple[EnteredAttempt, ...]]:
-        """What a hello says of the chain, and of our attempts at its position where lists are signed there."""
-        said = self._participation.attempts_at(self.record.position) if self._lists_are_signed else ()
+        """What a hello says of the chain, and of our attempts at its position: at least whether we uploaded there."""
+        said = self._participation.attempts_at(self.record.position) if self._member.terms.certifies else ()
+        if not self._lists_are_signed:
+            said = tuple(replace(one, released=(), voucher=b"") for one in said)
         return self.record, said
 
     @property
@@ -273,9 +275,10 @@ class ServerOnChain:
 
     def _barred(self, hellos: Mapping[PartyId, HelloRecord], position: int) -> dict[PartyId, Failed]:
         """Who of these will not give its update, by what all of them say of earlier attempts, and why."""
-        if not any(hello.attempts and hello.rounds_done == position for hello in hellos.values()):
-            return {}
         said, barred = statements_among(hellos, position), {}
+        stated = any(one.attempts for one in said.values())
+        if not stated or self._keeper.terms.parameters.recovery is not Recovery.SHARES:
+            return {}
         for name in hellos:
             try:
                 PositionRules.of(name, self._voters_of, said).require_upload(position)

@@ -10,6 +10,7 @@ import pytest
 from tests.support.refusals import mentions
 from tests.support.tables.lying_table import messages, participant, told
 from tests.support.tables.opened_sums import ROUNDS, go_on, opened_to
+from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.decisions import VoteCast
@@ -63,6 +64,22 @@ def test_after_as_many_votes_as_show_an_honest_one_the_others_go_on_without_the_
     (round_commit,) = [one for one in told(table, SERVER).commits if one.round == in_round]
     assert round_commit.members == table.participants
     assert len(finals(table, *table.participants[:4])) == 1
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+@pytest.mark.parametrize("voters", [2, 5])
+@pytest.mark.parametrize("gone", [False, True])
+def test_without_recovery_too_the_votes_that_hellos_show_go_on(gone: bool, voters: int, scheme: str) -> None:
+    """Two bear the result, and five are its certificate; hellos say who uploaded, where nobody signs a list."""
+    names = [f"p{index}" for index in range(5)]
+    table = opened_to(*names[:voters], scheme=scheme, recovery=Recovery.NONE)
+    if gone:
+        table.crash("p4")
+    table.restart(SERVER)
+    table.run()
+    check_invariants(table)
+    assert len(uploads_in(table, 0)) == 5
+    assert len(finals(table, *names[: 5 - gone])) == 1
 
 
 @pytest.mark.parametrize("scheme", SECURE)
