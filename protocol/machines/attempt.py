@@ -222,6 +222,11 @@ class ParticipantContext(AttemptContext):
     def name(self) -> PartyId:
         return self.me.name
 
+    @property
+    def stated_members(self) -> tuple[PartyId, ...]:
+        """Who is said to be in the attempt with us; nobody where neighbours alone are known and nothing is stated."""
+        return () if self.parameters.lists_neighbourhoods else self.session.members
+
     def box_secret(
         self, purpose: Purpose, stamp: Stamp, sender: PartyId, receiver: PartyId, term: str = ""
     ) -> Secret:

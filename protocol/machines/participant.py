@@ -203,7 +203,7 @@ class ParticipantMachine:
         self._be_patient(now)
         context = self._context(stamp)
         self._machine = require_machine(self._scheme, self._scheme.participant_round(context))
-        entered = [] if self._passes_on else [self.record.enter(stamp, context.session.members)]
+        entered = [] if self._passes_on else [self.record.enter(stamp, context.stated_members)]
         try:
             started = self._machine.start(now)
         except Rejection as refusal:
