@@ -341,8 +341,8 @@ class ServerMachine:
     def _tell(self, closed: RoundClosed) -> list[Event]:
         """Where peers hold the model, they settle the outcome among themselves."""
         told = self.session.members if self.session is not None and self._scheme.server_holds_model else ()
-        shortened = self._terms.shortened(closed)
-        return [Send(name, shortened) for name in told]
+        closed = self._terms.shortened(closed) if told else closed
+        return [Send(name, closed) for name in told]
 
     def _name(self, named: Iterable[PartyNamed]) -> list[Event]:
         """Those who lied are left out from the next session on, for as long as this server lives."""
