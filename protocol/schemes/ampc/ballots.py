@@ -35,15 +35,15 @@ class BallotPair:
         ]
         self._counted: set[PartyId] = set()
 
-    def digest(self, aggregate: bytes) -> ResultDigest:
-        """What we tell the others; the server reads neither hash."""
+    def digest(self) -> ResultDigest:
+        """What we tell the others; the server cannot tell what is hashed."""
         stamp, ballot = self._context.stamp, self._sealed_vote.ballot
         keyed = keyed_state_hash(self._group, stamp, ballot.after, "result")
         if not self._context.point.record.votes_here:
-            return ResultDigest(stamp, aggregate, keyed, b"", b"")
+            return ResultDigest(stamp, keyed, b"", b"")
         key = peers_box_key(self._group, stamp, self._context.name, "vote")
         sealed = seal_box(key, self._sealed_vote.signature, b"")
-        return ResultDigest(stamp, aggregate, keyed, self._vote.signature, sealed)
+        return ResultDigest(stamp, keyed, self._vote.signature, sealed)
 
     def cast(self, after: ChainState) -> ChainRecord:
         """What we keep from here on; refused if we voted for another state before."""

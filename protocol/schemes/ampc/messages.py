@@ -180,15 +180,14 @@ class Aggregate(Message):
 @message("ampc.result-digest")
 @dataclass(frozen=True, slots=True)
 class ResultDigest(Message):
-    states_result = True
-
     """What a peer computed: `vote` signs the ballot without hashes, `sealed_vote` the one with them, for the peers.
 
     A peer without a vote at this position states its result all the same, and signs neither.
     """
 
+    states_result = True
+
     stamp: Stamp
-    aggregate: Annotated[bytes, Length(32)]
     result: Annotated[bytes, Length(32)]
     vote: Annotated[bytes, Length(64, or_empty=True)]
     sealed_vote: Annotated[bytes, MaxLength(128)]

@@ -14,7 +14,6 @@ specs/protocol.md, sections 2 and 4:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -256,8 +255,7 @@ class AmpcPeer(AttemptMachine):
         mean, _ = parameters.encoding.decode_mean(total, len(survivors))
         after = point.next_state(mean)
         votes = BallotPair(self._context, self._secrets.group, point.ballot(after, survivors))
-        aggregate = hashlib.sha256(self._aggregate.data.cast("B")).digest()
-        return Result(total, after, votes, votes.digest(aggregate))
+        return Result(total, after, votes, votes.digest())
 
     def _state_result(self, result: Result, now: float) -> list[Event]:
         self._result = result
@@ -297,11 +295,7 @@ class AmpcPeer(AttemptMachine):
         assert self._result is not None
         mine, votes = self._result.digest, self._result.votes
         others = [name for name in sorted(self._digests) if name in self._survivors]
-        agreeing = [
-            name
-            for name in others
-            if (self._digests[name].aggregate, self._digests[name].result) == (mine.aggregate, mine.result)
-        ]
+        agreeing = [name for name in others if self._digests[name].result == mine.result]
         for name in agreeing:
             if not votes.add(name, self._digests[name]):
                 del self._digests[name]

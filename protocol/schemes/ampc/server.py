@@ -345,7 +345,7 @@ class AmpcServer(AttemptMachine):
 
     def _conclude(self, trigger: Trigger) -> list[Event]:
         survivors = self._total.survivors
-        stated = Counter((digest.aggregate, digest.result) for digest in self._digests.values())
+        stated = Counter(digest.result for digest in self._digests.values())
         common = stated.most_common(1)[0][0] if stated else None
         silent = tuple(name for name in survivors if self._stated_by(name) != common)
         certificate = self._votes.certificate
@@ -362,6 +362,6 @@ class AmpcServer(AttemptMachine):
         self.outcome = Committed(survivors, total=total, silent=silent, named=self._named, chain=record)
         return []
 
-    def _stated_by(self, name: PartyId) -> tuple[bytes, bytes] | None:
+    def _stated_by(self, name: PartyId) -> bytes | None:
         digest = self._digests.get(name)
-        return None if digest is None else (digest.aggregate, digest.result)
+        return None if digest is None else digest.result

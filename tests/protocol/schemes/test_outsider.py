@@ -138,7 +138,7 @@ def test_a_hello_under_another_roster_is_not_admitted(scheme: str) -> None:
 
 
 def no_digest(stamp: Stamp) -> ResultDigest:
-    return ResultDigest(stamp, bytes(32), bytes(32), bytes(64), b"")
+    return ResultDigest(stamp, bytes(32), bytes(64), b"")
 
 
 def round_messages(stamp: Stamp) -> list[Message]:

@@ -202,7 +202,7 @@ class Outcome(Message):
 
 @pytest.mark.parametrize(
     "told",
-    [ResultDigest(Stamp(SESSION), bytes(32), bytes(32), bytes(64), bytes(80)), Outcome(Stamp(SESSION))],
+    [ResultDigest(Stamp(SESSION), bytes(32), bytes(64), bytes(80)), Outcome(Stamp(SESSION))],
 )
 def test_a_result_that_is_told_before_it_is_stated_breaks_i3(told: Message) -> None:
     """Of whatever scheme: the message says that it states a result."""
