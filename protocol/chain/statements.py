@@ -135,7 +135,7 @@ class PositionRules:
                 why = f"its sum can be repeated by the same parties only: {_names(missing)} is missing; if "
                 why += "that is for good, the organiser goes on with a checkpoint"
             case SitOut(named_by=named_by):
-                why = f"{_names(named_by)} saw us give an update that we lost"
+                why = f"{_names(named_by)} saw us give an update that we lost, or lies about it"
             case PositionLost(lists=lists, forgetful=forgetful):
                 lost = (
                     f"{_names(forgetful)} lost the update" if forgetful else f"{len(lists)} lists were signed"

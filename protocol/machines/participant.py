@@ -34,6 +34,7 @@ from veilsum.protocol.machines.early_messages import EarlyMessages, early_share
 from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, Send, SessionBegan
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
+from veilsum.protocol.machines.parting import ended_early
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -367,11 +368,9 @@ class ParticipantMachine:
         self._deadline = None
         if not message.completed:
             return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
-        if self.rounds_done < message.stamp.round:
-            detail = f"the run had {message.stamp.round} rounds, this party holds {self.rounds_done}: with the server "
-            detail += "and the others started once more with --resume it is given the rest"
-            return [*events, RunFailed(AbortReason.TIMED_OUT, self._parts.identity.name, detail)]
-        return [*events, RunFinished(self.rounds_done, self.model)]
+        me, told, planned = self._parts.identity.name, message.stamp.round, self._rules.rounds
+        early = ended_early(me, self.rounds_done, told, planned)
+        return [*events, early or RunFinished(self.rounds_done, self.model)]
 
     def _take_parting_model(self, message: Farewell) -> list[Event]:
         if self._chain is not None:

@@ -19,9 +19,9 @@ from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.errors import AbortReason, LocalProtocolError
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import Dispute, Failed
-from veilsum.protocol.machines.events import PartyNamed
+from veilsum.protocol.machines.events import PartyNamed, RunFailed
 from veilsum.protocol.machines.on_chain import ServerOnChain
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.rules import RoleParts
@@ -36,6 +36,17 @@ _LONGEST_DETAIL = 1000
 def nothing() -> Model:
     """No model: what a message carries in the place of one."""
     return np.zeros(0, dtype="<f4")
+
+
+def ended_early(me: PartyId, held: int, told: int, planned: int) -> RunFailed | None:
+    """Why a party is not done although the server says so: it lacks rounds that there were, or that were agreed on."""
+    if held < told:
+        detail = f"the run had {told} rounds, this party holds {held}: with the server and the others started once "
+        return RunFailed(AbortReason.TIMED_OUT, me, f"{detail}more with --resume it is given the rest")
+    if held < planned:
+        detail = f"the server ended the run after {held} of {planned} rounds: compare `rounds` in its settings, and "
+        return RunFailed(AbortReason.WITHDRAWN, SERVER, f"{detail}go on with --resume")
+    return None
 
 
 class DoneWithout:
@@ -106,6 +117,23 @@ class Guests:
         self._chain = chain
         self._without = without
         self.named: dict[PartyId, PartyNamed] = {}
+        self._passed: dict[PartyId, tuple[int, int]] = {}
+
+    def let_pass(self, names: Iterable[PartyId], round_number: int) -> None:
+        """These knocked, and an opening ended without them: the next ones do so after twice as many rounds each time.
+
+        All others wait for whoever knocked until the opening is over, so one that only knocks would cost every round.
+        """
+        for name in names:
+            times = self._passed.get(name, (0, 0))[0] + 1
+            self._passed[name] = times, round_number + 2 ** min(times, 16)
+
+    def heard(self, name: PartyId) -> None:
+        self._passed.pop(name, None)
+
+    def may_knock(self, name: PartyId, round_number: int) -> bool:
+        """Whether a session is opened anew because this party knocks."""
+        return round_number >= self._passed.get(name, (0, 0))[1]
 
     def _not_shunned(self, round_number: int) -> frozenset[PartyId]:
         """Those whose updates are in a sum that may be open cannot be done without, whatever they did."""

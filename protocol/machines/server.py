@@ -178,7 +178,8 @@ class ServerMachine:
             return [Send(sender, Invitation(Stamp(), self._terms.invitation))]
         if self.phase is ServerPhase.FINISHING:
             return [Send(sender, self._farewell(lacks_it=True))]
-        self._knocking.add(sender)
+        if self._guests.may_knock(sender, self.rounds_done):
+            self._knocking.add(sender)
         return []
 
     def _admit(self, sender: PartyId, hello: Hello, now: float) -> list[Event]:
@@ -198,6 +199,7 @@ class ServerMachine:
         if self._chain is not None:
             self._chain.admit(sender, hello)
         self._hellos[sender] = hello.hello
+        self._guests.heard(sender)
         awaited = self._expected & self._guests.welcome(self.rounds_done)
         if awaited <= self._hellos.keys() and self._too_few_here() is None:
             return self._close_opening(Hello, now)
@@ -250,7 +252,8 @@ class ServerMachine:
         if self._chain is not None:
             session = self._chain.stating(session)
         self.session = self._scheme.introducing(session)
-        self._knocking |= self._hellos.keys()
+        self._guests.let_pass(self._knocking - self._hellos.keys(), self.rounds_done)
+        self._knocking = set(self._hellos)
         self._behind = self._chain.behind(self.session) if self._chain is not None else frozenset()
         self._expected = frozenset(self.session.members)
         self._knocking -= self._expected

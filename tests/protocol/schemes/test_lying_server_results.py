@@ -26,7 +26,7 @@ from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFailed, RunFinished
-from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened
+from veilsum.protocol.machines.session import Farewell, RoundClosed, RoundOpened, SessionOpened
 from veilsum.protocol.schemes.ampc.messages import Aggregate, ResultDigest
 from veilsum.protocol.schemes.masked.messages import ROUND_KEY_DOMAIN, CohortKeys, round_key_digest
 from veilsum.protocol.secure_sum.certifying import SumOpened
@@ -284,3 +284,15 @@ def test_a_farewell_that_claims_rounds_we_do_not_have_is_no_success(scheme: str)
     claim = Farewell(Stamp(attempt_of(table, "p0").stamp.session, 2), True, "", "", np.zeros(0, dtype="<f4"))
     assert say(table, "server", "p0", claim) is None
     assert not isinstance(told(table, P0).ending, RunFinished)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_a_run_that_is_called_complete_before_its_rounds_are_done_has_failed(scheme: str) -> None:
+    table = lying_table(scheme, 5, rounds=3)
+    until(table, SessionOpened, "p0")
+    early = Farewell(Stamp(), True, "", "", np.zeros(0, dtype="<f4"))
+    for name in table.participants:
+        assert say(table, "server", name, early) is None
+        ending = told(table, name).ending
+        assert isinstance(ending, RunFailed)
+        assert (ending.reason, ending.culprit) == (AbortReason.WITHDRAWN, "server")
