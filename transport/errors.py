@@ -26,6 +26,15 @@ class Unreachable(TransportError):
         super().__init__(f"{receiver} did not acknowledge in time: {detail}")
 
 
+class StateLost(TransportError):
+    """What we knew of a receiver did not compute, and was dropped; it may or may not have got the message."""
+
+    def __init__(self, receiver: str, detail: str) -> None:
+        self.receiver = receiver
+        self.detail = detail
+        super().__init__(f"our state for {receiver} was dropped, and what was under way with it: {detail}")
+
+
 class TooLarge(TransportError):
     """A message is larger than what the named limit lets through."""
 

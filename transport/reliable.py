@@ -16,7 +16,7 @@ from veilsum.transport.base import Datagram, GoneHint, Received
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import Closed, TransportError
 from veilsum.transport.foreign import ForeignReader
-from veilsum.transport.framing.endpoint import Failed
+from veilsum.transport.framing.outcomes import Failed
 from veilsum.transport.limits import MIB
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ class FramedTransport:
         loop = asyncio.get_running_loop()
         while (item := self._endpoint.next_datagram(loop.time())) is not None:
             await self._link.send(*item)
+        self._announce()
 
     def _handle_deadline(self, now: float) -> None:
         """Also called by itself, so that a writer blocked by the link does not hold up the bad news."""
@@ -160,6 +161,8 @@ class FramedTransport:
                 future.set_exception(outcome.error)
             else:
                 future.set_result(None)
+        while (dropped := self._endpoint.next_dropped()) is not None:
+            self.foreign.note("peer", dropped.peer, dropped.error)
         self._arrived.set()
 
     def _fail(self, error: TransportError) -> None:

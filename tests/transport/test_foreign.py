@@ -21,7 +21,8 @@ from veilsum.transport.framing.datagrams import (
     Probe,
     parse_fields,
 )
-from veilsum.transport.framing.endpoint import Delivered, Endpoint
+from veilsum.transport.framing.endpoint import Endpoint
+from veilsum.transport.framing.outcomes import Delivered
 from veilsum.transport.lines.datagrams import (
     ACK,
     CHUNK,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LIFE_BYTES = 8
 NO_LIFE = bytes(LIFE_BYTES)
 MOST_CHUNKS = 1 << 16
+LARGEST_NUMBER = 2**48 - 1
+"""Of every field of eight bytes but the life: whoever counts on from a foreign number never runs out of its field."""
 
 _CHUNK_FIELDS = struct.Struct(">8sQQQQII")
 _PROBE_FIELDS = struct.Struct(">8sQQ")
@@ -101,7 +103,8 @@ class ReceiverState:
     bitmaps: Mapping[int, int]
 
     def pack(self) -> bytes:
-        parts = [_ACK_BODY.pack(self.delivered_below, self.room, self.max_message)]
+        room, max_message = min(self.room, LARGEST_NUMBER), min(self.max_message, LARGEST_NUMBER)
+        parts = [_ACK_BODY.pack(self.delivered_below, room, max_message)]
         for message, bitmap in self.bitmaps.items():
             packed = bitmap.to_bytes((bitmap.bit_length() + 7) // 8, "big")
             parts += (_ACK_ENTRY.pack(message, len(packed)), packed)
@@ -113,6 +116,8 @@ class ReceiverState:
         if len(view) < _ACK_BODY.size:
             return None
         delivered_below, room, max_message = _ACK_BODY.unpack_from(view)
+        if max(delivered_below, room, max_message) > LARGEST_NUMBER:
+            return None
         bitmaps: dict[int, int] = {}
         position = _ACK_BODY.size
         while position < len(view):
@@ -120,7 +125,7 @@ class ReceiverState:
                 return None
             message, length = _ACK_ENTRY.unpack_from(view, position)
             position += _ACK_ENTRY.size
-            if position + length > len(view):
+            if position + length > len(view) or message > LARGEST_NUMBER:
                 return None
             bitmaps[message] = int.from_bytes(view[position : position + length], "big")
             position += length
@@ -138,10 +143,12 @@ def parse_fields(kind: int, datagram: memoryview) -> tuple[Header, int] | None:
     end = HEAD_BYTES + layout.size
     if len(datagram) < end:
         return None
-    values = layout.unpack_from(datagram, HEAD_BYTES)
+    life, *numbers = layout.unpack_from(datagram, HEAD_BYTES)
+    if max(numbers) > LARGEST_NUMBER:
+        return None
     if kind == ACK:
-        return Ack(*values), end
+        return Ack(life, *numbers), end
     if kind == PROBE:
-        return Probe(*values), end
-    chunk = Chunk(*values)
+        return Probe(life, *numbers), end
+    chunk = Chunk(life, *numbers)
     return (chunk, end) if chunk.chunk_size and chunk.index < chunk.count <= MOST_CHUNKS else None

@@ -26,17 +26,22 @@ Digests
     costs a quarter of the transfer, and what must be attributable is signed over a SHA-256 by the protocol
     above.
 
-Implements specs/transport.md, sections 1 and 5.
+The seam
+    What a datagram says is taken in within the seam of `veilsum.transport.foreign`. It may still do its harm later,
+    when something is computed from it to be sent, or at a deadline. So all that is computed for one peer is computed
+    in `_for_peer`: what fails there costs this peer its lines and its unfinished messages, and nobody else anything.
+
+Implements specs/transport.md, sections 1, 5 and 12.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from veilsum.transport.errors import AnnouncedTooLarge, BadSetting, TooLarge, TransportError
+from veilsum.transport.errors import AnnouncedTooLarge, BadSetting, StateLost, TooLarge
 from veilsum.transport.framing.datagrams import (
     LIFE_BYTES,
     NO_LIFE,
@@ -48,6 +53,7 @@ from veilsum.transport.framing.datagrams import (
 )
 from veilsum.transport.framing.deadlines import Deadlines
 from veilsum.transport.framing.incoming import Incoming
+from veilsum.transport.framing.outcomes import Acknowledged, Counters, Delivered, Failed, Outcome, PeerDropped
 from veilsum.transport.framing.outgoing import Outgoing, Payload
 from veilsum.transport.limits import Limits
 from veilsum.transport.lines.book import LineBook
@@ -58,42 +64,8 @@ if TYPE_CHECKING:
     from veilsum.transport.base import Address, Buffer, LineCrypto
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A whole message from `sender`, to be taken once."""
-
-    sender: Address
-    payload: memoryview
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """The receiver has the message."""
-
-    receiver: Address
-    message: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The message was given up; the error says why."""
-
-    receiver: Address
-    message: int
-    error: TransportError
-
-
-Outcome: TypeAlias = Acknowledged | Failed
-
-
-@dataclass(slots=True)
-class Counters:
-    """What an endpoint has seen, for tests and for people who look for the cause of trouble."""
-
-    malformed: int = 0
-    not_opened: int = 0
-    other_life: int = 0
-    sent: int = 0
+MOST_UNTOLD = 64
+"""So many dropped peers are kept for whoever asks; all are counted."""
 
 
 class Endpoint:
@@ -130,6 +102,7 @@ class Endpoint:
         self._inbox: deque[Delivered] = deque()
         self._outcomes: deque[Outcome] = deque()
         self._refusals: dict[Address, AnnouncedTooLarge] = {}
+        self._dropped: deque[PeerDropped] = deque(maxlen=MOST_UNTOLD)
 
     # Messages of the application.
 
@@ -172,6 +145,10 @@ class Endpoint:
         """Who announced a message that is not taken, each sender once until it is asked for."""
         return self._refusals.popitem()[1] if self._refusals else None
 
+    def next_dropped(self) -> PeerDropped | None:
+        """Of whom we had to drop what we knew."""
+        return self._dropped.popleft() if self._dropped else None
+
     def held_bytes(self, sender: Address) -> int:
         """How much memory the unfinished and untaken messages of a sender occupy."""
         incoming = self._incoming.get(sender)
@@ -190,17 +167,45 @@ class Endpoint:
 
     def handle_deadline(self, now: float) -> None:
         for half, address in self._deadlines.pop_due(now):
-            if half == "out":
-                outgoing = self._outgoing[address]
-                for number, error in outgoing.handle_deadline(now):
-                    self._outcomes.append(Failed(address, number, error))
-                self._touch(outgoing)
-            elif half == "ack":
-                self._acks_due[address] = self._acks_later.pop(address)
-            elif self._incoming[address].heard_at + self.limits.idle_s <= now:
-                self._incoming[address].forget_partial_messages()
-            else:
-                self._watch_idleness(address)
+            self._for_peer(address, partial(self._handle_one_deadline, half, address, now))
+
+    def _handle_one_deadline(self, half: str, address: Address, now: float) -> None:
+        if half == "out":
+            outgoing = self._outgoing[address]
+            for number, error in outgoing.handle_deadline(now):
+                self._outcomes.append(Failed(address, number, error))
+            self._touch(outgoing)
+        elif half == "ack":
+            self._acks_due[address] = self._acks_later.pop(address)
+        elif self._incoming[address].heard_at + self.limits.idle_s <= now:
+            self._incoming[address].forget_partial_messages()
+        else:
+            self._watch_idleness(address)
+
+    # The seam.
+
+    def _for_peer(self, peer: Address, work: Callable[[], None]) -> None:
+        """Compute something for one peer; what that raises costs this peer what we know of it."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the seam: what a peer made us compute ends no process
+            self._drop_peer(peer, error)
+
+    def _drop_peer(self, peer: Address, error: Exception) -> None:
+        """Numbers go on, so that nothing is delivered twice or taken for delivered; all else begins anew."""
+        self.counters.peers_dropped += 1
+        self._dropped.append(PeerDropped(peer, error))
+        self._lines.hang_up(peer)
+        for due in (self._accepts_due, self._acks_due, self._acks_later, self._ready):
+            due.pop(peer, None)
+        for half in ("out", "ack", "in"):
+            self._deadlines.set((half, peer), None)
+        if (incoming := self._incoming.get(peer)) is not None:
+            incoming.lose_trust()
+        if (outgoing := self._outgoing.pop(peer, None)) is not None:
+            self._outgoing[peer] = outgoing.successor()
+            lost = StateLost(peer, f"{type(error).__name__}: {error}")
+            self._outcomes.extend(Failed(peer, number, lost) for number in outgoing.unfinished())
 
     # Datagrams.
 
@@ -210,9 +215,13 @@ class Endpoint:
 
     def link_restored(self) -> None:
         """The link was interrupted: ask every receiver at once what it still misses."""
-        for outgoing in self._outgoing.values():
-            outgoing.ask_again()
-            self._touch(outgoing)
+        for receiver in list(self._outgoing):
+            self._for_peer(receiver, partial(self._ask_again, receiver))
+
+    def _ask_again(self, receiver: Address) -> None:
+        outgoing = self._outgoing[receiver]
+        outgoing.ask_again()
+        self._touch(outgoing)
 
     def next_datagram(self, now: float) -> tuple[Address, bytes] | None:
         """The next datagram to send and its receiver; call until None."""
@@ -222,9 +231,10 @@ class Endpoint:
                 self._packed.append((sender, self._accepts_due.pop(sender)))
             elif self._acks_due:
                 sender = next(iter(self._acks_due))
-                self._pack_ack(sender, self._acks_due.pop(sender))
+                self._for_peer(sender, partial(self._pack_ack, sender, self._acks_due.pop(sender)))
             elif self._ready:
-                self._pack_next(next(iter(self._ready)), now)
+                receiver = next(iter(self._ready))
+                self._for_peer(receiver, partial(self._pack_next, receiver, now))
             else:
                 return None
         self.counters.sent += 1
@@ -265,9 +275,7 @@ class Endpoint:
             return answer is not None
         if not self._lines.hear_accept(sender, datagram, now):
             return False
-        outgoing = self._outgoing[sender]
-        outgoing.ask_again()
-        self._touch(outgoing)
+        self._ask_again(sender)
         return True
 
     def _receive_frame(self, sender: Address, kind: int, datagram: memoryview, now: float) -> None:

@@ -140,6 +140,12 @@ class Incoming:
         for number in list(self._partial):
             self._discard(number)
 
+    def lose_trust(self) -> None:
+        """Something about this sender cannot be computed: what is unfinished is over, what was taken in stays so."""
+        self._partial.clear()
+        self._partial_bytes = 0
+        self._unacknowledged_bytes = 0
+
     def _find_or_admit(self, chunk: Chunk) -> Reassembly | None:
         known = self._partial.get(chunk.message)
         if known is not None:

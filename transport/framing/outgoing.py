@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 REORDERING = 3
 """A chunk is lost when a datagram sent this many later is answered and the chunk is still missing."""
+MOST_DOUBLINGS = 32
+"""Of a timeout; any two timeouts of `Limits` are closer than that, and a float has room for it."""
 
 
 class Payload:
@@ -110,6 +112,10 @@ class _RoundTrip:
             self.variation += (abs(self.smoothed - seconds) - self.variation) / 4
             self.smoothed += (seconds - self.smoothed) / 8
 
+    def back_off(self) -> None:
+        """Double the timeout; a receiver may be away for days."""
+        self.backoff = min(self.backoff + 1, MOST_DOUBLINGS)
+
     def timeout(self) -> float:
         limits = self.limits
         base = limits.first_timeout_s if self.smoothed is None else self.smoothed + 4 * self.variation
@@ -163,6 +169,16 @@ class Outgoing:
         self._round_trip.backoff = 0
         self._doubt()
 
+    def successor(self) -> Outgoing:
+        """A fresh state for the same receiver, which knows our numbers and must not meet one of them twice."""
+        fresh = Outgoing(self.receiver, self._own_life, self._limits)
+        fresh._next_id, fresh._last_number = self._next_id, self._last_number
+        return fresh
+
+    def unfinished(self) -> list[int]:
+        """The numbers of all messages that are neither delivered nor given up."""
+        return [message.id for message in self._unfinished()]
+
     # What the clock says.
 
     def next_deadline(self) -> float | None:
@@ -179,7 +195,7 @@ class Outgoing:
             self._forget(message)
         if self._timer is not None and self._timer <= now:
             self._timer = None
-            self._round_trip.backoff += 1
+            self._round_trip.back_off()
             self._allowance = self._limits.chunk_bytes
             self._timed_out = True
             self._doubt()

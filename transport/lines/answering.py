@@ -109,6 +109,11 @@ class Answerer:
             return None if data is None else Opened(data, newest=False)
         return None
 
+    def hang_up(self) -> None:
+        """End all lines of this sender; what it opened before stays known, so that none of it opens one again."""
+        self._unconfirmed.clear()
+        self._confirmed = self._draining = None
+
     def acknowledge(self, fields: bytes, data: Buffer) -> bytes | None:
         """An acknowledgement on the newest line, or None where there is none."""
         return None if self._confirmed is None else self._confirmed.line.seal(ACK, fields, data)

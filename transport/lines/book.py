@@ -74,6 +74,13 @@ class LineBook:
         answerer = self._answerers.get(sender)
         return None if answerer is None else answerer.open(line, number, header, sealed)
 
+    def hang_up(self, party: Address) -> None:
+        """End all lines with a party, both ways; it or we open new ones."""
+        self._callers.pop(party, None)
+        answerer = self._answerers.get(party)
+        if answerer is not None:
+            answerer.hang_up()
+
     def _caller(self, receiver: Address) -> Caller:
         caller = self._callers.get(receiver)
         if caller is None:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from veilsum.transport.framing.datagrams import LIFE_BYTES
-from veilsum.transport.framing.endpoint import Endpoint, Failed
+from veilsum.transport.framing.endpoint import Endpoint
+from veilsum.transport.framing.outcomes import Failed
 from veilsum.transport.memory.faults import PUNCTUAL, Dice, Faults
 
 if TYPE_CHECKING:

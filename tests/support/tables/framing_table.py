@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from veilsum.transport.framing.datagrams import Probe
-from veilsum.transport.framing.endpoint import Acknowledged, Endpoint, Failed
+from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD
+from veilsum.transport.framing.outcomes import Acknowledged, Failed
 from veilsum.transport.limits import Limits
 from veilsum.transport.lines.book import LineBook
 from veilsum.transport.lines.datagrams import ACCEPT, CONFIRM, OPEN

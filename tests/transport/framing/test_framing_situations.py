@@ -9,8 +9,9 @@ from tests.support.tables.framing_table import TINY, FramingTable
 from tests.support.tables.sealed_party import lines_of
 from veilsum.transport.errors import BadSetting, TooLarge, Unreachable
 from veilsum.transport.framing.datagrams import Chunk
-from veilsum.transport.framing.endpoint import Acknowledged, Endpoint, Failed
+from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD, Incoming
+from veilsum.transport.framing.outcomes import Acknowledged, Failed
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.lines.datagrams import ACK, CHUNK, HEAD_BYTES, pack_head, parse_head
 

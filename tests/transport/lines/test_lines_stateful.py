@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.tables.sealed_party import lines_of
 from veilsum.protocol.crypto.aead import watch_seals
 from veilsum.simulations.run.invariants import SealRecorder
-from veilsum.transport.framing.endpoint import Acknowledged, Endpoint
+from veilsum.transport.framing.endpoint import Endpoint
+from veilsum.transport.framing.outcomes import Acknowledged
 from veilsum.transport.limits import Limits
 from veilsum.transport.lines.datagrams import OPEN
 from veilsum.transport.lines.line import LineLimits
