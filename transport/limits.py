@@ -19,6 +19,14 @@ SEALING_ALLOWANCE = 4 * KIB
 
 SMALLEST_LINK_DATAGRAM = 2 * SEALING_ALLOWANCE
 
+SMALLEST_CHUNK = SMALLEST_LINK_DATAGRAM - SEALING_ALLOWANCE
+"""What honest senders cut a message of several chunks into, on the narrowest link, at least."""
+
+MOST_BITMAP_BYTES = 64 * KIB
+"""Of one acknowledgement; on a narrow link it is a chunk."""
+
+_ENTRY_ALLOWANCE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -64,5 +72,16 @@ class Limits:
             return self
         return replace(self, max_message_bytes=largest)
 
+    @property
+    def smallest_chunk(self) -> int:
+        """Of a message in several chunks; whoever sends smaller ones takes such, too."""
+        return min(self.chunk_bytes, SMALLEST_CHUNK)
+
+    def bitmap_bytes_for(self, chunk_bytes: int) -> int:
+        """How many bytes of bitmaps an acknowledgement may hold where chunks are this long."""
+        return min(max(chunk_bytes, SMALLEST_CHUNK), MOST_BITMAP_BYTES)
+
     def longest_message(self, chunk_bytes: int) -> int:
-        return min(self.max_message_bytes, chunk_bytes * MOST_CHUNKS)
+        """What can be sent: its chunks can be counted, and stated in one acknowledgement."""
+        stated = 8 * (self.bitmap_bytes_for(chunk_bytes) - _ENTRY_ALLOWANCE)
+        return min(self.max_message_bytes, chunk_bytes * min(MOST_CHUNKS, stated))

@@ -132,6 +132,11 @@ class ReceiverState:
         return cls(delivered_below, room, max_message, bitmaps)
 
 
+def stated_bytes(bitmap: int) -> int:
+    """What a bitmap adds to an acknowledgement."""
+    return _ACK_ENTRY.size + (bitmap.bit_length() + 7) // 8
+
+
 def chunk_count(total: int, chunk_size: int) -> int:
     """An empty message still travels in one chunk."""
     return max(1, -(-total // chunk_size))

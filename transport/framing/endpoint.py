@@ -47,6 +47,7 @@ from veilsum.transport.framing.datagrams import (
     NO_LIFE,
     Ack,
     Chunk,
+    Header,
     Probe,
     ReceiverState,
     parse_fields,
@@ -280,7 +281,7 @@ class Endpoint:
 
     def _receive_frame(self, sender: Address, kind: int, datagram: memoryview, now: float) -> None:
         parsed = parse_fields(kind, datagram)
-        if parsed is None:
+        if parsed is None or self._is_cut_too_fine(parsed[0]):
             self.counters.malformed += 1
             return
         header, length = parsed
@@ -294,6 +295,12 @@ class Endpoint:
             self._owe_ack(sender, header.number, None if urgent else now + self.limits.ack_delay_s)
         else:
             self.counters.other_life += 1
+
+    def _is_cut_too_fine(self, header: Header) -> bool:
+        """Tiny chunks of a large message cost its sender little, and us a long bitmap in every acknowledgement."""
+        return (
+            isinstance(header, Chunk) and header.count > 1 and header.chunk_size < self.limits.smallest_chunk
+        )
 
     def _receive_ack(self, sender: Address, ack: Ack, body: Buffer, now: float) -> None:
         state = ReceiverState.parse(body)
@@ -346,7 +353,8 @@ class Endpoint:
     def _pack_ack(self, sender: Address, answered: int) -> None:
         self._acks_made += 1
         ack = Ack(self._life, self._acks_made, answered)
-        datagram = self._lines.acknowledge(sender, ack.fields(), self._incoming[sender].state().pack())
+        state = self._incoming[sender].state(self.limits.bitmap_bytes_for(self._chunk_bytes))
+        datagram = self._lines.acknowledge(sender, ack.fields(), state.pack())
         if datagram is not None:
             self._packed.append((sender, datagram))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, ReceiverState
+from veilsum.transport.framing.datagrams import NO_LIFE, Chunk, ReceiverState, stated_bytes
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Buffer
@@ -94,12 +94,21 @@ class Incoming:
     def held_bytes(self) -> int:
         return self._partial_bytes + self._unread_bytes
 
-    def state(self) -> ReceiverState:
-        """What to acknowledge now; whoever is told of too little room is to be told when there is more."""
+    def state(self, most_bytes: int) -> ReceiverState:
+        """What to acknowledge now; whoever is told of too little room is to be told when there is more.
+
+        The bitmaps fill `most_bytes` at most. Messages later than that are left out: their chunks come again, or are
+        stated when those before them are delivered.
+        """
         self._unacknowledged_bytes = 0
         room = max(0, 2 * self._quota - self.held_bytes - MESSAGE_OVERHEAD)
         self.starved = room < self._limits.max_message_bytes
-        bitmaps = {number: message.arrived for number, message in self._partial.items()}
+        bitmaps: dict[int, int] = {}
+        for number in sorted(self._partial):
+            most_bytes -= stated_bytes(self._partial[number].arrived)
+            if most_bytes < 0:
+                break
+            bitmaps[number] = self._partial[number].arrived
         return ReceiverState(self._next_id, room, self._limits.max_message_bytes, bitmaps)
 
     def meet(self, life: bytes, floor: int) -> None:

@@ -61,6 +61,8 @@ MOST_SHORT_LIVED = 5
 LARGEST_STATUS = 64 * KIB
 MOST_WAITING = 64
 LINK_DEPTH = 3
+PACKET_HEAD = 16
+"""What a packet needs at most beside its topic and payload."""
 LONGEST_TOPIC = 200
 """So much of a topic is shown."""
 FAREWELL_S = 2.0
@@ -167,12 +169,22 @@ class MqttLink:
         """
         await self._slots.acquire()
         client = self._client
-        if client is None:
+        if client is None or not self._fits(client, topic, payload):
             self._slots.release()
             return
         task = asyncio.create_task(client.publish(topic, payload, qos=qos, timeout=TIMEOUT_S))
         self._publishing.add(task)
         task.add_done_callback(self._published)
+
+    def _fits(self, client: BrokerClient, topic: str, payload: bytes) -> bool:
+        """A broker throws off who publishes more than it takes, so that is not published."""
+        most = min(client.largest_packet or LARGEST_ACCEPTED, LARGEST_ACCEPTED)
+        size = len(payload) + len(topic) + PACKET_HEAD
+        if size > most:
+            self.foreign.refuse(
+                "publication", "", f"its {size} bytes exceed the largest packet of {most} bytes"
+            )
+        return size <= most
 
     def _published(self, task: asyncio.Task[None]) -> None:
         self._publishing.discard(task)

@@ -9,14 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.tables.framing_table import introduced_member
+from tests.support.tables.framing_table import FramingTable, introduced_member
 from veilsum.transport.errors import StateLost, TransportError, Unreachable
-from veilsum.transport.framing.datagrams import LARGEST_NUMBER, Ack, Chunk, Header, Probe, ReceiverState
+from veilsum.transport.framing.datagrams import (
+    LARGEST_NUMBER,
+    Ack,
+    Chunk,
+    Header,
+    Probe,
+    ReceiverState,
+    chunk_count,
+)
 from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import Incoming
 from veilsum.transport.framing.outcomes import Acknowledged, Failed
-from veilsum.transport.limits import Limits
+from veilsum.transport.limits import MIB, MOST_BITMAP_BYTES, SMALLEST_CHUNK, SMALLEST_LINK_DATAGRAM, Limits
 from veilsum.transport.lines.book import LineBook
+from veilsum.transport.memory.faults import Faults
 from veilsum.transport.memory.switchboard import Switchboard
 from veilsum.transport.reliable import FramedTransport
 
@@ -165,7 +174,7 @@ def test_a_receiver_that_is_silent_for_days_costs_its_sender_probes_and_no_proce
 class Broken(Incoming):
     """A state that does not compute, as a mistake of ours would leave it."""
 
-    def state(self) -> ReceiverState:
+    def state(self, most_bytes: int) -> ReceiverState:
         raise OverflowError("int too large to convert")
 
 
@@ -216,3 +225,69 @@ def test_a_transport_counts_whom_it_dropped_and_goes_on() -> None:
             assert bytes((await bob.receive()).payload) == b"from a"
 
     asyncio.run(scenario())
+
+
+def begin_messages(b: Endpoint, member: LineBook, total: int, chunk_size: int) -> int:
+    """As many messages as may be open, of each the last chunk only; how many bytes that took."""
+    last = (total - 1) // chunk_size
+    sent = 0
+    for number in range(b.limits.most_open_messages):
+        chunk = Chunk(LIFE, number, number + 1, 0, total, chunk_size, last)
+        datagram = sealed(member, chunk, bytes(chunk.body_size))
+        b.receive_datagram("m", datagram, 0.0)
+        sent += len(datagram)
+    return sent
+
+
+def answer_to_a_probe(b: Endpoint, member: LineBook) -> bytes:
+    drain(b, 0.0)
+    b.receive_datagram("m", sealed(member, Probe(LIFE, 9999, 0), b""), 0.0)
+    ((_, answer),) = drain(b, 0.0)
+    return answer
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 255, SMALLEST_CHUNK - 1])
+def test_a_message_cut_into_tiny_chunks_is_refused_and_states_nothing(chunk_size: int) -> None:
+    """256 messages of one byte a chunk, the last of each, once made acknowledgements beyond the broker's limit."""
+    b = party("b")
+    member = introduced_member(b, "m")
+    before = b.counters.malformed
+    begin_messages(b, member, 65_536 * chunk_size, chunk_size)
+    assert b.counters.malformed == before + b.limits.most_open_messages
+    assert b.held_bytes("m") == 0
+    assert len(answer_to_a_probe(b, member)) < 256
+
+
+@pytest.mark.parametrize("largest", [SMALLEST_LINK_DATAGRAM, 20_000, 2 * MIB, None])
+@pytest.mark.parametrize("chunks", [2, 100, 1000, 8000, 65_536])
+def test_no_acknowledgement_is_larger_than_the_link_carries(chunks: int, largest: int | None) -> None:
+    """However many chunks a member announces of how many messages; the first in turn is stated before the others."""
+    b = party("b")
+    b.limit_datagrams(largest)
+    member = introduced_member(b, "m")
+    begin_messages(b, member, chunks * SMALLEST_CHUNK, SMALLEST_CHUNK)
+    answer = answer_to_a_probe(b, member)
+    assert len(answer) + 256 <= min(largest or 2 * MIB, 2 * MOST_BITMAP_BYTES)
+    stated = b._incoming["m"].state(SMALLEST_CHUNK).bitmaps
+    assert list(stated) == list(range(1, len(stated) + 1))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_that_an_acknowledgement_leaves_out_come_again_and_arrive(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for the bitmap of one message: under loss all arrive nevertheless, in turn."""
+    monkeypatch.setattr(Limits, "bitmap_bytes_for", lambda *_: 24)
+    table = FramingTable(Faults(drop=0.3, reorder=0.3), seed)
+    payloads = [bytes([number]) * 380 for number in range(1, 7)]
+    for payload in payloads:
+        table.send("a", "b", payload)
+    table.run()
+    assert table.got["a", "b"] == payloads
+
+
+def test_what_is_sent_over_a_narrow_link_can_be_stated_in_one_acknowledgement() -> None:
+    longest = Limits().longest_message(SMALLEST_CHUNK)
+    state = ReceiverState(0, 0, 0, {0: (1 << chunk_count(longest, SMALLEST_CHUNK)) - 1})
+    assert len(state.pack()) + 256 < SMALLEST_LINK_DATAGRAM
+    assert longest > 100 * MIB

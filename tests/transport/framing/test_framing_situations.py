@@ -305,7 +305,7 @@ def test_a_chunk_that_contradicts_its_message_is_dropped() -> None:
     b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 0), b"x" * 16, 0.0)
     b.receive_chunk(Chunk(life(1), 1, 0, 0, 40, 16, 1), b"y" * 16, 0.0)
     b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 1), b"y" * 5, 0.0)
-    assert b.state().bitmaps == {0: 0b01}
+    assert b.state(64).bitmaps == {0: 0b01}
     assert b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 1), b"y" * 4, 0.0) == [b"x" * 16 + b"y" * 4]
 
 
