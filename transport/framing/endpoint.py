@@ -55,10 +55,11 @@ from veilsum.transport.framing.datagrams import (
 from veilsum.transport.framing.deadlines import Deadlines
 from veilsum.transport.framing.incoming import Incoming
 from veilsum.transport.framing.outcomes import Acknowledged, Counters, Delivered, Failed, Outcome, PeerDropped
-from veilsum.transport.framing.outgoing import Outgoing, Payload
+from veilsum.transport.framing.outgoing import Outgoing
+from veilsum.transport.framing.payload import Payload
 from veilsum.transport.limits import Limits
 from veilsum.transport.lines.book import LineBook
-from veilsum.transport.lines.datagrams import ACCEPT, CONFIRM, OPEN, kind_of_datagram
+from veilsum.transport.lines.datagrams import ACCEPT, CONFIRM, OPEN, kind_of_datagram, parse_head
 from veilsum.transport.lines.plain import PlainCrypto
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ class Endpoint:
         if opened is None:
             self.counters.not_opened += 1
         elif isinstance(header, Ack):
-            self._receive_ack(sender, header, opened.data, now)
+            self._receive_ack(sender, header, opened.data, parse_head(datagram)[0], now)
         elif self._knows_life(sender, header, opened.newest):
             urgent = self._receive_data(sender, header, opened.data, now)
             self._owe_ack(sender, header.number, None if urgent else now + self.limits.ack_delay_s)
@@ -302,13 +303,13 @@ class Endpoint:
             isinstance(header, Chunk) and header.count > 1 and header.chunk_size < self.limits.smallest_chunk
         )
 
-    def _receive_ack(self, sender: Address, ack: Ack, body: Buffer, now: float) -> None:
+    def _receive_ack(self, sender: Address, ack: Ack, body: Buffer, line: bytes, now: float) -> None:
         state = ReceiverState.parse(body)
         outgoing = self._outgoing.get(sender)
-        if state is None or outgoing is None:
-            self.counters.malformed += state is None
+        if state is None or outgoing is None or ack.answered > outgoing.last_number:
+            self.counters.malformed += state is None or outgoing is not None
             return
-        for number, error in outgoing.receive_ack(ack, state, now):
+        for number, error in outgoing.receive_ack(ack, state, line, now):
             outcome = Acknowledged(sender, number) if error is None else Failed(sender, number, error)
             self._outcomes.append(outcome)
         self._touch(outgoing)

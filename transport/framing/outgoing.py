@@ -9,19 +9,23 @@ receiver that sleeps, has gone or sits behind a full queue therefore costs bytes
 reconnection only missing chunks travel again. Rejected: one timer per chunk, which repeats whole windows
 into a queue that is only slow.
 
+A receiver that lies cannot make us send without end. What counts is what arrived for the first time: where more got
+lost than that, the allowance is halved, and after a few acknowledgements in a row that show nothing new each further
+chunk waits for a timeout, which doubles. A life of the receiver comes with a line of its own, and we open the lines.
+
 Implements specs/transport.md, section 6.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veilsum.transport.errors import TooLarge, TransportError, Unreachable
-from veilsum.transport.framing.datagrams import NO_LIFE, Ack, Chunk, Probe, ReceiverState, chunk_count
+from veilsum.transport.framing.datagrams import NO_LIFE, Ack, Chunk, Probe, ReceiverState
+from veilsum.transport.framing.payload import Message, Payload
 
 if TYPE_CHECKING:
     from veilsum.transport.base import Address, Buffer
@@ -31,63 +35,6 @@ REORDERING = 3
 """A chunk is lost when a datagram sent this many later is answered and the chunk is still missing."""
 MOST_DOUBLINGS = 32
 """Of a timeout; any two timeouts of `Limits` are closer than that, and a float has room for it."""
-
-
-class Payload:
-    """Several buffers read as one, without joining them."""
-
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        views = (memoryview(buffer).cast("B") for buffer in buffers)
-        self._views = [view for view in views if len(view)]
-        self._starts = [0]
-        for view in self._views:
-            self._starts.append(self._starts[-1] + len(view))
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def slice(self, start: int, size: int) -> Buffer:
-        """The bytes from `start` on: a view where one buffer holds them, a copy where they span several."""
-        pieces: list[memoryview] = []
-        number = bisect_right(self._starts, start) - 1
-        while size:
-            offset = start - self._starts[number]
-            piece = self._views[number][offset : offset + size]
-            pieces.append(piece)
-            start, size, number = start + len(piece), size - len(piece), number + 1
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One message on its way: a bit per chunk that has arrived, and per chunk that is in flight."""
-
-    id: int
-    payload: Payload
-    chunk_size: int
-    give_up_at: float
-    arrived: int = 0
-    flying: int = 0
-    packed: int = 0
-
-    @property
-    def total(self) -> int:
-        return len(self.payload)
-
-    @property
-    def count(self) -> int:
-        return chunk_count(self.total, self.chunk_size)
-
-    def next_index(self) -> int | None:
-        """The lowest chunk that has neither arrived nor is in flight."""
-        waiting = ~(self.arrived | self.flying) & ((1 << self.count) - 1)
-        return (waiting & -waiting).bit_length() - 1 if waiting else None
-
-    def body(self, index: int) -> Buffer:
-        """The data of one chunk; first packings come in order."""
-        self.packed = max(self.packed, index + 1)
-        start = index * self.chunk_size
-        return self.payload.slice(start, min(self.chunk_size, self.total - start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +69,12 @@ class _RoundTrip:
         return float(min(max(base, limits.shortest_timeout_s) * 2**self.backoff, limits.longest_timeout_s))
 
 
+MOST_FRUITLESS = 4
+"""So many acknowledgements in a row may show losses and nothing new before chunks wait for timeouts."""
+MOST_TIMED = 4096
+"""Of so many datagrams at most we remember when they were sent."""
+
+
 class Outgoing:
     """What one life of a sender has under way for one receiver."""
 
@@ -138,7 +91,10 @@ class Outgoing:
         self._flying_bytes = 0
         self._sent_at: dict[int, float] = {}
         self._allowance = limits.window_bytes
+        self._fruitless = 0
+        self._held_until = 0.0
         self._peer_life = NO_LIFE
+        self._line_of_life = b""
         self._newest_ack = 0
         self._room = limits.max_message_bytes
         self._anything_arrived = False
@@ -212,7 +168,7 @@ class Outgoing:
             self._asked = probe.number
             self._timer = now + self._round_trip.timeout()
             return probe
-        chosen = None if self._in_doubt else self._next_chunk()
+        chosen = None if self._in_doubt or now < self._held_until else self._next_chunk()
         if self._timer is None:
             self._timer = now + self._round_trip.timeout()
         if chosen is None:
@@ -260,25 +216,42 @@ class Outgoing:
 
     # What comes back.
 
+    @property
+    def last_number(self) -> int:
+        """Of the datagrams that we sent."""
+        return self._last_number
+
     def receive_ack(
-        self, ack: Ack, state: ReceiverState, now: float
+        self, ack: Ack, state: ReceiverState, line: bytes, now: float
     ) -> list[tuple[int, TransportError | None]]:
         """Learn what the receiver has; returns every message that is thereby delivered (None) or hopeless."""
-        if not self._accept_news(ack):
+        if not self._accept_news(ack, line):
             return []
         if ack.answered in self._sent_at:
             self._round_trip.sample(now - self._sent_at[ack.answered])
             self._sent_at = {number: at for number, at in self._sent_at.items() if number > ack.answered}
         self._room = state.room
         self._in_doubt = False
-        progress = self._note_arrivals(state)
-        self._note_losses(ack.answered)
+        progress, lost = self._note_arrivals(state)
+        lost += self._note_losses(ack.answered)
+        self._weigh(progress, lost, now)
+        self._timer = now + self._round_trip.timeout() if self._flights else None
+        if now < self._held_until:
+            self._timer = self._held_until
+        return self._settle(state)
+
+    def _weigh(self, progress: int, lost: int, now: float) -> None:
+        """Go on faster or slower after so many bytes that are new at the receiver, and so many to be repeated."""
+        if lost > progress:
+            self._allowance = max(self._allowance // 2, self._limits.chunk_bytes)
+            self._fruitless += 1
         if progress:
             self._anything_arrived = True
+            self._fruitless = 0
             self._round_trip.backoff = 0
             self._allowance = min(self._allowance + progress, self._limits.window_bytes)
-        self._timer = now + self._round_trip.timeout() if self._flights else None
-        return self._settle(state)
+        elif lost and self._fruitless > MOST_FRUITLESS:
+            self._held_until = now + self._round_trip.timeout()
 
     def _settle(self, state: ReceiverState) -> list[tuple[int, TransportError | None]]:
         settled: list[tuple[int, TransportError | None]] = []
@@ -295,42 +268,52 @@ class Outgoing:
             self._timer = None
         return settled
 
-    def _accept_news(self, ack: Ack) -> bool:
-        """Newest wins. Another life is always a later one: its line was opened when the last one had gone silent."""
+    def _accept_news(self, ack: Ack, line: bytes) -> bool:
+        """Newest wins. Another life is a later one, on a line that was opened when the last one had gone silent."""
         if ack.life != self._peer_life:
+            if line == self._line_of_life:
+                return False
             self._meet(ack.life)
         elif ack.number <= self._newest_ack:
             return False
+        self._line_of_life = line
         self._newest_ack = ack.number
         return True
 
     def _meet(self, life: bytes) -> None:
         """A life of the receiver that we did not know: it has nothing of what earlier lives acknowledged."""
+        if self._peer_life != NO_LIFE:
+            self._allowance = self._limits.chunk_bytes
         self._peer_life = life
         self._flights.clear()
         self._flying_bytes = 0
         for message in self._open.values():
-            message.arrived = message.flying = 0
+            message.arrived = message.flying = message.ever_arrived = 0
 
-    def _note_arrivals(self, state: ReceiverState) -> int:
-        progress = 0
+    def _note_arrivals(self, state: ReceiverState) -> tuple[int, int]:
+        """How many bytes the receiver has for the first time, and how many it had and has no more."""
+        progress = forgotten = 0
         for message in self._open.values():
-            message.arrived = state.bitmaps.get(message.id, 0) & ((1 << message.count) - 1)
+            before, all_chunks = message.arrived, (1 << message.count) - 1
+            message.arrived = state.bitmaps.get(message.id, 0) & all_chunks
             if message.id < state.delivered_below:
-                message.arrived = (1 << message.count) - 1
+                message.arrived = all_chunks
+            forgotten += (before & ~message.arrived).bit_count() * message.chunk_size
             landed = message.arrived & message.flying
             while landed:
                 index = (landed & -landed).bit_length() - 1
-                progress += self._land(message, index)
+                size = self._land(message, index)
+                progress += 0 if message.ever_arrived >> index & 1 else size
                 landed &= landed - 1
-        return progress
+            message.ever_arrived |= message.arrived
+        return progress, forgotten
 
-    def _note_losses(self, answered: int) -> None:
+    def _note_losses(self, answered: int) -> int:
+        """How many bytes are to be repeated since they must have got lost."""
         known_below = self._asked if answered >= self._asked else 0
         threshold = max(known_below, answered - REORDERING)
         lost = [key for key, flight in self._flights.items() if flight.number < threshold]
-        for message_id, index in lost:
-            self._land(self._open[message_id], index)
+        return sum(self._land(self._open[message_id], index) for message_id, index in lost)
 
     def _land(self, message: Message, index: int) -> int:
         message.flying &= ~(1 << index)
@@ -354,6 +337,8 @@ class Outgoing:
     def _number(self, now: float) -> int:
         self._last_number += 1
         self._sent_at[self._last_number] = now
+        if len(self._sent_at) > MOST_TIMED:
+            del self._sent_at[next(iter(self._sent_at))]
         return self._last_number
 
     def _forget(self, message: Message) -> None:
