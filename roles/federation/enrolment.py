@@ -133,6 +133,7 @@ def state_first_models(
 def begin_anew(folder: Path, organiser_folder: Path, init: Path | None) -> SignedRoster:
     """Begin another chain in a federation all of whose keys are here: with the model of a file, or with the task's."""
     signed = read_roster(folder / ROSTER_FILE)
+    _require_organiser(folder, organiser_folder, signed)
     parties = [load_identity(folder / KEYS_FOLDER / name) for name in signed.roster.participants]
     state_first_models(folder, FederationConfig.from_toml(folder / FILE_NAME, run_code=True), parties, init)
     change = _Change(signed.roster.identities, dict(signed.evicted), _logins(folder, signed))
@@ -335,13 +336,7 @@ def _sign(
     change: _Change,
     choose_anchor: ChooseAnchor,
 ) -> SignedRoster:
-    organiser = load_identity(organiser_folder)
-    if organiser.public != before.organiser:
-        raise RosterRefused(
-            folder / ROSTER_FILE,
-            AbortReason.WRONG_ROSTER,
-            f"it belongs to {before.organiser!r}, and {organiser_folder} holds {organiser.public!r}",
-        )
+    organiser = _require_organiser(folder, organiser_folder, before)
     config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     config.require_workable()
     _require_free_names(config)
@@ -359,6 +354,18 @@ def _sign(
         keep_statement(folder, one)
     _publish(folder, signed, change.logins)
     return signed
+
+
+def _require_organiser(folder: Path, organiser_folder: Path, before: SignedRoster) -> Identity:
+    """The organiser whose roster this is, by its own key; asked for before anything that the settings name is run."""
+    organiser = load_identity(organiser_folder)
+    if organiser.public != before.organiser:
+        raise RosterRefused(
+            folder / ROSTER_FILE,
+            AbortReason.WRONG_ROSTER,
+            f"it belongs to {before.organiser!r}, and {organiser_folder} holds {organiser.public!r}",
+        )
+    return organiser
 
 
 def _publish(folder: Path, signed: SignedRoster, logins: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ What it costs: parties whose sum of this position was opened give another update
 compare two nearly equal sums. By signing, the organiser vouches that nobody goes on under the roster before: stop all
 parties first, and copy the new one to every machine.
 
-Without --yes it shows what would be signed, and signs nothing.
+Without --yes it shows what would be signed, and signs nothing. Changed settings are signed first (veilsum roster sign).
 
 Position and state are read from the state folders of parties on this machine (--from), which must agree, or given as
 the parties' logs say them ("holds: position 7, state 9f2c...").
@@ -36,6 +36,7 @@ from veilsum.roles.commands.roster.changes import (
 
 if TYPE_CHECKING:
     from veilsum.protocol.agreed.anchor import Anchor
+    from veilsum.roles.federation.folder import LoadedFederation
 
 NOT_SIGNED = 2
 
@@ -86,14 +87,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _anchor(args: argparse.Namespace) -> Anchor:
-    """What is asked for, if it can be signed."""
+    """What is asked for, if it can be signed under the signed settings; nothing that they name is loaded for it."""
     from veilsum.protocol.errors import ParameterError
-    from veilsum.roles.config.federation_config import FederationConfig
-    from veilsum.roles.config.file import FILE_NAME
     from veilsum.roles.federation.anchoring import checkpoint_anchor
-    from veilsum.roles.federation.signed_roster import ROSTER_FILE, read_roster
+    from veilsum.roles.federation.folder import load_federation
 
-    roster = read_roster(args.folder / ROSTER_FILE).roster
+    loaded = load_federation(args.folder)
+    roster = loaded.roster
     if args.evict is not None and args.evict not in roster.participants:
         raise ParameterError([f"{args.evict} is no participant: there are {', '.join(roster.participants)}"])
     staying = tuple(name for name in roster.participants if name != args.evict)
@@ -101,9 +101,8 @@ def _anchor(args: argparse.Namespace) -> Anchor:
     strangers = sorted(set(electorate) - set(staying))
     if strangers:
         raise ParameterError([f"--electorate: {', '.join(strangers)} will not be on the roster"])
-    position, state_hash = _held(args) if args.holders else _given(args)
-    least = FederationConfig.from_toml(args.folder / FILE_NAME, run_code=True).cohort_floor
-    return checkpoint_anchor(roster.anchor, position, state_hash, electorate, least)
+    position, state_hash = _held(args, loaded) if args.holders else _given(args)
+    return checkpoint_anchor(roster.anchor, position, state_hash, electorate, loaded.config.cohort_floor)
 
 
 def _given(args: argparse.Namespace) -> tuple[int, bytes]:
@@ -118,15 +117,13 @@ def _given(args: argparse.Namespace) -> tuple[int, bytes]:
         raise ParameterError([f"--state-hash: {args.state_hash!r} is not hexadecimal"]) from None
 
 
-def _held(args: argparse.Namespace) -> tuple[int, bytes]:
+def _held(args: argparse.Namespace, loaded: LoadedFederation) -> tuple[int, bytes]:
     """Position and state as the named parties have them on disk, if they agree."""
     from veilsum.protocol.errors import LocalProtocolError, ParameterError
-    from veilsum.roles.federation.folder import load_federation
     from veilsum.roles.process.held_model import held_position
 
     if args.position is not None or args.state_hash is not None:
         raise ParameterError(["--from says position and state: leave out --position and --state-hash"])
-    loaded = load_federation(args.folder)
     try:
         held = {name: held_position(loaded, name) for name in args.holders}
     except LocalProtocolError as refusal:

@@ -80,6 +80,7 @@ LOOKING = (
     "export . --protected model.safetensors",
     "broker . --configure --organiser {mine}",
     "roster sign . --organiser {mine}",
+    "roster checkpoint . --position 0 --state-hash {zeros}",
     "client federation.toml --name mine --key {mine}",
     "audit list",
     "plan --parties 3 --max-weight 9 --clip 8",
@@ -152,7 +153,7 @@ def test_no_command_that_looks_runs_code_of_the_folder_that_it_is_in(
 
     def look(words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *start, *words.format(mine=mine).split()],
+            [sys.executable, *start, *words.format(mine=mine, zeros="00" * 32).split()],
             cwd=fed,
             env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
             capture_output=True,
