@@ -91,6 +91,12 @@ tls_version tlsv1.2
 """
 
 
+def configuration_keywords() -> frozenset[str]:
+    """The keywords that a mosquitto.conf of ours may have."""
+    text = _MOSQUITTO.replace("{tls}", _TLS).replace("{login_is_identifier}", LOGIN_IS_IDENTIFIER)
+    return frozenset(line.split()[0] for line in text.splitlines() if line and not line.startswith("#"))
+
+
 def mosquitto_configuration(config: FederationConfig) -> str:
     """The text of mosquitto.conf."""
     window = Limits().window_bytes

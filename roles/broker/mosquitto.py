@@ -1,4 +1,7 @@
-"""Running mosquitto with a federation's own configuration; SIGHUP makes it read logins and access list anew."""
+"""Running mosquitto with a federation's own configuration; SIGHUP makes it read logins and access list anew.
+
+Implements specs/broker.md, section 1.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.checked import require_own_configuration
 from veilsum.roles.broker.files import CONFIGURATION
+from veilsum.roles.federation.private_files import replace_private_file
 
 _ALSO_IN = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 _START_S = 10.0
@@ -83,11 +88,15 @@ def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def _configuration_for_this_user(folder: Path) -> str:
-    """mosquitto started by root becomes another user, who cannot read this folder, unless it is told not to."""
+    """What mosquitto is started with, if that is of our kind.
+
+    Started by root, it becomes another user, who cannot read this folder, unless it is told not to.
+    """
+    own = require_own_configuration(folder)
     if os.geteuid() != 0:
         return CONFIGURATION
-    own = (folder / CONFIGURATION).read_text(encoding="utf-8")
-    (folder / _ROOT_CONFIGURATION).write_text(f"user root\n{own}", encoding="utf-8")
+    as_root = f"user root\n{own}".encode()
+    replace_private_file(folder / _ROOT_CONFIGURATION, as_root, in_closed_folder=False)
     return _ROOT_CONFIGURATION
 
 

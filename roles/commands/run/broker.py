@@ -2,7 +2,8 @@
 
 The broker carries sealed bytes and is not trusted. It lets in the enrolled identities only, each with its
 own login and access list. Ctrl-C stops it. After a change of host, port or TLS in federation.toml:
-`veilsum broker DIR --configure` on the organiser's machine.
+`veilsum broker DIR --configure` on the organiser's machine. Keywords of mosquitto.conf that veilsum does not write,
+paths outside DIR/broker and links in it are refused: with these, start mosquitto yourself.
 
 examples:
   veilsum broker fed
@@ -77,6 +78,7 @@ def _run_embedded(folder: Path, config: FederationConfig, where: str, *, forced:
 def _require_written_for(folder: Path, config: FederationConfig) -> None:
     """Refuse a broker configuration that speaks of another listener than federation.toml."""
     from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.broker.checked import require_own_configuration
     from veilsum.roles.broker.files import CONFIGURATION, LOGIN_IS_IDENTIFIER
 
     path = folder / CONFIGURATION
@@ -84,7 +86,7 @@ def _require_written_for(folder: Path, config: FederationConfig) -> None:
         raise ParameterError(
             [f"{path} does not exist: veilsum init makes it, or veilsum broker DIR --configure"]
         )
-    words = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    words = [line.split() for line in require_own_configuration(folder).splitlines()]
     ports = [line[1] for line in words if len(line) > 1 and line[0] == "listener"]
     tls = any(line[:1] == ["certfile"] for line in words)
     if str(config.broker_port) not in ports or tls != config.broker_tls:
