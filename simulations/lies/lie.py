@@ -25,6 +25,7 @@ from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.machines.rules import MachineRules
 from veilsum.protocol.machines.scheme import Scheme
+from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.fixedpoint import FixedPoint
 from veilsum.protocol.wire.messages import Message
 
@@ -47,6 +48,11 @@ class Liars:
     def server(self) -> Identity:
         """The keys of a server that lies."""
         return self.identities[SERVER]
+
+    def server_machine(self) -> ServerMachine:
+        machine = self.machine_of(SERVER)
+        assert isinstance(machine, ServerMachine)
+        return machine
 
     def participant(self) -> ParticipantMachine:
         """The machine of the participant that lies."""

@@ -46,12 +46,18 @@ class StillModel(Lie):
             return message
         if receiver in self._left_out(stamp):
             return None
-        again = replace(
-            stamp, round=0, attempt=stamp.attempt + 1, model_hash=self._first[receiver].model_hash
-        )
+        first = self._first[receiver].model_hash
+        again = Stamp(self._session_at_first(stamp), 0, stamp.attempt + 1, first)
         if isinstance(message, SessionOpened):
             return replace(message, stamp=again, certificate=None)
         return replace(message, stamp=again)
+
+    def _session_at_first(self, stamp: Stamp) -> bytes:
+        """The id that the session of these hellos has at position 0."""
+        session = self.liars.server_machine().session
+        assert session is not None
+        assert session.id == stamp.session
+        return session.terms.open(session.hellos, 0).id
 
     def _left_out(self, stamp: Stamp) -> frozenset[PartyId]:
         """Two of three parties, another pair in each session."""

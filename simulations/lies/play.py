@@ -28,6 +28,7 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.protocol.machines.rules import MachineRules
 from veilsum.protocol.machines.session import RoundClosed
+from veilsum.protocol.secure_sum.uploads import MaskedInput
 from veilsum.protocol.wire.messages import Message, kind_of
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.process.observer import RunObserver
@@ -81,6 +82,7 @@ class LiePlay(RunObserver):
         self._noticed: list[Noticed] = []
         self._named: list[PartyId] = []
         self._committed: set[int] = set()
+        self._times_told = 0
 
     def instead_of(self, sender: PartyId, receiver: PartyId, message: Message) -> list[Message]:
         if sender not in self.liars.names:
@@ -88,6 +90,8 @@ class LiePlay(RunObserver):
         found = self._told.beforehand(receiver), self._told.instead_of(sender, receiver, message)
         told = [one for one in found if one is not None]
         self._lies.update(_place(receiver, one) for one in told if one is not message)
+        encoded = bool(self.lie.encodings) and isinstance(message, MaskedInput)
+        self._times_told += encoded or len(told) != 1 or told[0] is not message
         return told
 
     def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
@@ -129,6 +133,7 @@ class LiePlay(RunObserver):
         return LieReport(
             lie=self.lie,
             liars=self.liars.names,
+            told=self._times_told,
             noticed=tuple(dict.fromkeys([*self._noticed, *refused])),
             named=tuple(sorted(map(PartyId, named))),
             committed=tuple(sorted(self._committed)),

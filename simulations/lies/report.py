@@ -40,12 +40,13 @@ class Noticed:
 class LieReport:
     """What became of a lie: what honest parties noticed, whom they named, and what they committed.
 
-    `falsified_commits` counts the states that honest parties took over and that do not follow from what the members of
-    the sum trained.
+    `told` is how often it was told: never, if the run gave no occasion. `falsified_commits` counts the states that
+    honest parties took over and that do not follow from what the members of the sum trained.
     """
 
     lie: type[Lie]
     liars: tuple[PartyId, ...]
+    told: int
     noticed: tuple[Noticed, ...]
     named: tuple[PartyId, ...]
     committed: tuple[int, ...]
@@ -62,6 +63,7 @@ class LieReport:
         return {
             "lie": self.lie.name,
             "liars": list(self.liars),
+            "told": self.told,
             "falsified_commits": self.falsified_commits,
             "noticed": [one.figures() for one in self.noticed],
             "named": list(self.named),
@@ -77,6 +79,7 @@ class LieReport:
 
     def _summary(self) -> Iterator[str]:
         rounds = ", ".join(str(one + 1) for one in self.committed)
+        yield f"told          {f'{self.told} times' if self.told else 'never: this run gave no occasion for it'}"
         yield f"named         {', '.join(self.named) or 'nobody'}"
         yield f"committed     {f'round {rounds}' if rounds else 'nothing'}"
         yield f"falsified     {self.falsified_commits} commits at honest parties"

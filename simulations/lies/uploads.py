@@ -69,7 +69,10 @@ class FalseRange(Lie):
 class FalseWeight(Lie):
     name = "client:weight"
     does = "gives its update a negative weight, and tags that"
-    noticed_as = SPOILED_SUM
+    noticed_as = (
+        "CHECK_FAILED at all who see the sum; nothing is committed, nobody named; SUM_FALSIFIED where more parties "
+        "than the clip overflow the word"
+    )
     by = (PARTICIPANT,)
     encodings: ClassVar[Mapping[str, type[FixedPoint]]] = {PARTICIPANT: BelowNothing}
 

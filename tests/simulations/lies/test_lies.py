@@ -67,6 +67,7 @@ def test_honest_parties_notice_the_lie_and_commit_nothing_false(name: str, schem
     assert reasons_of(report) <= REASONS[name]
     assert bool(report.noticed) == (name != UNNOTICED)
     honest = [party for party in PARTIES if party not in report.liars]
+    assert report.told
     assert report.falsified_commits == (ROUNDS * len(honest) if name == UNNOTICED else 0)
     assert not {one.party for one in report.noticed} & set(report.liars)
     assert set(report.named) <= set(report.liars)
@@ -164,3 +165,9 @@ def test_a_server_that_is_taken_not_to_lie_is_told_none(name: str) -> None:
 def test_an_unknown_lie_is_refused_with_the_nearest_names(asked: str, near: str) -> None:
     with refusal(ParameterError, near):
         find_lie(asked)
+
+
+def test_a_lie_that_was_never_told_is_not_taken_for_one_that_nobody_noticed() -> None:
+    report = lie_in_simulation("server:shift", "masked")
+    assert "never" not in report.describe()
+    assert "never" in replace(report, told=0).describe()
