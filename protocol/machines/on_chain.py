@@ -181,7 +181,10 @@ class ParticipantOnChain(SumRules):
             self._rules.require_list(survivors)
 
     def take_over(self, record: ChainRecord) -> list[Event]:
-        """Keep what others gave us."""
+        """Keep what others gave us, or proved: if it is the state that we voted for, the round is ours."""
+        voted = self.record.next_state
+        if voted is not None and record.certificate is not None and voted.hash == record.known_state.hash:
+            return self._take_won(record)
         self._member.record = record
         return [ModelTaken(record.position, self.state.model, record)]
 

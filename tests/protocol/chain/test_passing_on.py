@@ -64,6 +64,8 @@ def test_after_as_many_votes_as_show_an_honest_one_the_others_go_on_without_the_
     (round_commit,) = [one for one in told(table, SERVER).commits if one.round == in_round]
     assert round_commit.members == table.participants
     assert len(finals(table, *table.participants[:4])) == 1
+    committed = {name for name, one in table.trace.commits if one.round == in_round}
+    assert committed == {SERVER, *table.participants[:4]}, "who voted for it says that it is done"
 
 
 @pytest.mark.parametrize("scheme", SECURE)
