@@ -54,9 +54,8 @@ def observers_link(loaded: LoadedFederation, key_folder: Path) -> MqttLink:
         raise LocalProtocolError(
             f"{key_folder} holds the login of {name}, which would lose its connection: name a folder of an observer"
         )
-    return MqttLink(
-        broker_address(loaded, name, key_folder), Topics(loaded.federation_id), name, LISTEN_WITHIN_S
-    )
+    broker, topics = broker_address(loaded, name, key_folder), Topics(loaded.federation_id)
+    return MqttLink(broker, topics, name, LISTEN_WITHIN_S, watches_only=True)
 
 
 @contextmanager

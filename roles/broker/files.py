@@ -122,9 +122,7 @@ def access_list(federation_id: str, names: Iterable[str]) -> str:
     topics = Topics(federation_id)
     blocks = []
     for name in sorted(set(names)):
-        rules = topics.access_rules(name)
-        if is_observer(name):
-            rules = tuple(rule for rule in rules if not (rule.may_write and "/from/" in rule.pattern))
+        rules = topics.observer_rules() if is_observer(name) else topics.access_rules(name)
         blocks.append("\n".join([f"user {topics.login(name)}", *(rule.mosquitto() for rule in rules)]))
     return "\n\n".join(blocks) + "\n"
 

@@ -17,7 +17,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from veilsum.transport.errors import BrokerRefused
+from veilsum.transport.fair_queue import FairQueue
 from veilsum.transport.limits import MIB
+from veilsum.transport.mqtt.topics import party_in
 
 if TYPE_CHECKING:
     import ssl
@@ -30,6 +32,9 @@ KEEPALIVE_S = 20
 LARGEST_ACCEPTED = 2 * MIB
 """Datagrams beyond this were not made by our framing and are ignored."""
 MOST_QUEUED = 1024
+MOST_OF_ONE = 256
+MOST_BYTES_OF_ONE = 64 * MIB
+"""So much of one sender waits in the queue of all: four windows, and many small datagrams."""
 
 SESSION_TAKEN_OVER = 142
 WRONG_VERSION = 132
@@ -42,6 +47,19 @@ Protocol: TypeAlias = aiomqtt.ProtocolVersion
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
 
 
+class PacketQueue(FairQueue[aiomqtt.Message]):
+    """Packets that wait for us, with places for each party that their topics name."""
+
+    places_of_one = MOST_OF_ONE
+    bytes_of_one = MOST_BYTES_OF_ONE
+
+    def sender_of(self, item: aiomqtt.Message) -> str:
+        return party_in(item.topic.value)
+
+    def size_of(self, item: aiomqtt.Message) -> int:
+        return len(item.payload) if isinstance(item.payload, bytes) else 0
+
+
 class BrokerClient(aiomqtt.Client):
     """A client that keeps what the broker says when it lets us in, and notices when it hangs up instead."""
 
@@ -50,10 +68,12 @@ class BrokerClient(aiomqtt.Client):
 
     def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
         """A topic that is no text, or no topic, is the broker's or its sender's defect, and no reason to reconnect."""
-        if self._queue.full():
-            self.foreign.refuse("packet", "", f"{MOST_QUEUED} are waiting already")
-            return
-        self.foreign.read("packet", "", partial(super()._on_message, client, userdata, message))
+        self.foreign.read("packet", "", partial(self._take_in, message))
+
+    def _take_in(self, message: Any) -> None:
+        assert isinstance(self._queue, PacketQueue)
+        for lost in self._queue.offer(aiomqtt.Message._from_paho_message(message)):
+            self.foreign.refuse("packet", self._queue.sender_of(lost), "too many are waiting already")
 
     def _on_connect(
         self,
@@ -89,14 +109,14 @@ def new_client(
     broker: BrokerAddress,
     protocol: Protocol,
     identifier: str,
-    gone_topic: str,
+    gone_topic: str | None,
     *,
     tls: ssl.SSLContext | None,
     answer_within_s: float,
     logger: logging.Logger,
     foreign: ForeignReader,
 ) -> BrokerClient:
-    """A client that is not connected yet; the broker publishes `lost` under `gone_topic` when it loses us."""
+    """A client that is not connected yet; the broker publishes `lost` under `gone_topic`, if any, when it loses us."""
     speaks_5 = protocol is V5
     client = BrokerClient(
         broker.host,
@@ -108,13 +128,14 @@ def new_client(
         clean_session=None if speaks_5 else True,
         clean_start=True if speaks_5 else MQTT_CLEAN_START_FIRST_ONLY,
         properties=_largest_packet_for_us() if speaks_5 else None,
-        will=aiomqtt.Will(gone_topic, b"lost", qos=1),
+        will=None if gone_topic is None else aiomqtt.Will(gone_topic, b"lost", qos=1),
         tls_context=tls,
         timeout=answer_within_s,
         keepalive=KEEPALIVE_S,
         socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         logger=logger,
         max_queued_incoming_messages=MOST_QUEUED,
+        queue_type=PacketQueue,
     )
     client.foreign = foreign
     return client

@@ -30,6 +30,7 @@ import aiomqtt
 from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable, Closed, TooLarge
+from veilsum.transport.fair_queue import FairQueue
 from veilsum.transport.foreign import ForeignReader
 from veilsum.transport.limits import KIB
 from veilsum.transport.mqtt.client import (
@@ -73,12 +74,35 @@ DISCONNECT_S = 3.0
 _logger = logging.getLogger(__name__)
 
 
+class StatusQueue(FairQueue[Datagram]):
+    """Statuses that nobody has taken yet; of each party the newest few."""
+
+    places_of_one = 8
+    bytes_of_one = 8 * LARGEST_STATUS
+
+    def sender_of(self, item: Datagram) -> str:
+        return item.sender_hint
+
+    def size_of(self, item: Datagram) -> int:
+        return len(item.data)
+
+
 class MqttLink:
-    """An unreliable datagram link of one address over a broker."""
+    """An unreliable datagram link of one address over a broker.
+
+    With `watches_only` it hears statuses, and neither publishes anything nor leaves a will.
+    """
 
     def __init__(
-        self, broker: BrokerAddress, topics: Topics, address: Address, connect_within_s: float = 60.0
+        self,
+        broker: BrokerAddress,
+        topics: Topics,
+        address: Address,
+        connect_within_s: float = 60.0,
+        *,
+        watches_only: bool = False,
     ) -> None:
+        self._watches_only = watches_only
         self._broker = broker
         self._topics = topics
         self._address = require_name(address)
@@ -90,7 +114,7 @@ class MqttLink:
         self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue(MOST_WAITING)
         self._publishing: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(LINK_DEPTH)
-        self._statuses: asyncio.Queue[Datagram] | None = None
+        self._statuses: StatusQueue | None = None
         self._ever_connected = asyncio.Event()
         self._last_trouble = "no attempt was made"
         self.foreign = ForeignReader()
@@ -122,11 +146,12 @@ class MqttLink:
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Say that we leave, and end, each within its time: a broker that is stuck holds nobody up."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
-                await self._publish(self._topics.gone(self._address), b"closed", qos=1)
-                if self._publishing:
-                    await asyncio.wait(self._publishing)
+        if not self._watches_only:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    await self._publish(self._topics.gone(self._address), b"closed", qos=1)
+                    if self._publishing:
+                        await asyncio.wait(self._publishing)
         await self._stop()
 
     def _wake_receiver(self) -> None:
@@ -155,7 +180,7 @@ class MqttLink:
 
     async def statuses(self) -> AsyncGenerator[Datagram, None]:
         """What parties tell about themselves, from now on; the names are hints."""
-        self._statuses = asyncio.Queue(MOST_WAITING)
+        self._statuses = StatusQueue(MOST_WAITING)
         if self._client is not None:
             with contextlib.suppress(aiomqtt.MqttError):
                 await self._client.subscribe(self._topics.all_statuses())
@@ -250,7 +275,7 @@ class MqttLink:
             self._broker,
             self._protocol,
             self._topics.login(self._address),
-            self._topics.gone(self._address),
+            None if self._watches_only else self._topics.gone(self._address),
             tls=self._tls,
             answer_within_s=self._answer_within_s,
             logger=_logger,
@@ -259,6 +284,8 @@ class MqttLink:
 
     async def _subscribe(self, client: BrokerClient) -> None:
         wanted = [self._topics.all_datagrams(self._address), self._topics.all_gone()]
+        if self._watches_only:
+            wanted = []
         if self._statuses is not None:
             wanted.append(self._topics.all_statuses())
         for topic in wanted:
@@ -266,7 +293,7 @@ class MqttLink:
 
     async def _announce(self, client: BrokerClient) -> None:
         self._client = client
-        if self._ever_connected.is_set():
+        if self._ever_connected.is_set() and not self._watches_only:
             await self._events.put(Reconnected())
         self._ever_connected.set()
 
@@ -281,9 +308,7 @@ class MqttLink:
                 if party != self._address:
                     await self._events.put(GoneHint(party))
             elif self._statuses is not None and (party := self._topics.party_of_status(topic)) is not None:
-                if self._statuses.full():
-                    self._statuses.get_nowait()
-                self._statuses.put_nowait(Datagram(party, payload))
+                self._statuses.offer(Datagram(party, payload))
             elif self._topics.party_of_status(topic) is None:
                 self.foreign.refuse("packet", "", f"topic {topic[:LONGEST_TOPIC]!r} is none of ours")
 

@@ -102,6 +102,18 @@ class Topics:
             AccessRule(True, self.gone(party)),
         )
 
+    def observer_rules(self) -> tuple[AccessRule, ...]:
+        """What who only watches needs: to read statuses, and to write nothing."""
+        return (AccessRule(False, self.all_statuses()),)
+
+
+def party_in(topic: str) -> str:
+    """Under whose name something was published, in any federation; empty where no topic of ours is like this."""
+    levels = topic.split("/")
+    if len(levels) == len(("root", "federation", "receiver", "from", "sender")):
+        return levels[4]
+    return levels[2] if len(levels) == len(("root", "federation", "party", "kind")) else ""
+
 
 def _last_level(topic: str, base: str) -> Address | None:
     name = topic.removeprefix(base)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
+from paho.mqtt.client import MQTTMessage
 
+from veilsum.transport.foreign import ForeignReader
 from veilsum.transport.mqtt.broker_address import BrokerAddress
-from veilsum.transport.mqtt.client import LARGEST_ACCEPTED
+from veilsum.transport.mqtt.client import (
+    LARGEST_ACCEPTED,
+    MOST_OF_ONE,
+    MOST_QUEUED,
+    V5,
+    BrokerClient,
+    new_client,
+)
 from veilsum.transport.mqtt.link import MqttLink
 from veilsum.transport.mqtt.topics import Topics
 
@@ -37,5 +47,50 @@ def test_nothing_larger_than_the_largest_packet_is_published(largest: int | None
         await asyncio.gather(*link._publishing)
         assert recorder.sizes == [most - 200, 10]
         assert link.foreign.counts == {"publication": 3}
+
+    asyncio.run(scenario())
+
+
+def unconnected(foreign: ForeignReader) -> BrokerClient:
+    return new_client(
+        BrokerAddress("localhost"),
+        V5,
+        "me",
+        "gone",
+        tls=None,
+        answer_within_s=1.0,
+        logger=logging.getLogger("test"),
+        foreign=foreign,
+    )
+
+
+def arrives(client: BrokerClient, topic: str, payload: bytes = b"x") -> None:
+    message = MQTTMessage(topic=topic.encode())
+    message.payload = payload
+    client._on_message(None, None, message)
+
+
+@pytest.mark.parametrize("kind", ["gone", "status", "datagrams"])
+def test_a_flood_in_one_name_costs_nobody_else_a_place_in_the_queue(kind: str) -> None:
+    """Wills, statuses or datagrams of mallory, ten queues full: what the others send meanwhile is there, in turn."""
+    topics = Topics("fed")
+    floods = {
+        "gone": topics.gone("mallory"),
+        "status": topics.status("mallory"),
+        "datagrams": topics.datagrams("me", "mallory"),
+    }
+    honest = [topics.datagrams("me", "alice"), topics.gone("bob"), topics.datagrams("me", "server")]
+
+    async def scenario() -> None:
+        reader = ForeignReader(lambda defect: None)
+        client = unconnected(reader)
+        for _ in range(10 * MOST_QUEUED):
+            arrives(client, floods[kind])
+        for topic in honest:
+            arrives(client, topic)
+        assert len(client.messages) == MOST_OF_ONE + len(honest)
+        assert reader.counts["packet"] == 10 * MOST_QUEUED - MOST_OF_ONE
+        first = [(await anext(aiter(client.messages))).topic.value for _ in range(1 + len(honest))]
+        assert first == [floods[kind], *honest]
 
     asyncio.run(scenario())
