@@ -81,7 +81,8 @@ class ChainKeeper:
             raise Rejection(
                 AbortReason.WRONG_MODEL,
                 f"the parties hold position {position}, the server's folder has {self.record.position}: restore "
-                "a newer folder of the server",
+                "a newer folder of the server, or begin another chain with the model that a party exports (veilsum "
+                "export, veilsum roster sign --new-chain)",
             )
         return self.record.advanced(after, certificate, took_part=True)
 

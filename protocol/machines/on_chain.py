@@ -207,6 +207,23 @@ def _require_newest(session: Session, position: int) -> None:
         )
 
 
+def _too_few_vote(missing: tuple[PartyId, ...], hellos: Mapping[PartyId, HelloRecord]) -> str:
+    """Who lacks for a certificate: those who stay away, and those who are here and have forgotten what they did."""
+    silent = [name for name in missing if name in hellos]
+    away = [name for name in missing if name not in hellos]
+    told = "too few of those who vote on the next model are here"
+    if away:
+        told += f"; missing: {', '.join(away[:10])}"
+    if silent:
+        told += f"; here without a vote, since their records are gone or behind: {', '.join(silent[:10])}"
+    told += "; if that stays so, the organiser goes on with a checkpoint (veilsum roster checkpoint)"
+    return told + (
+        ", or begins another chain (veilsum roster sign --new-chain), after which all start with --fresh"
+        if silent
+        else ""
+    )
+
+
 class ServerOnChain:
     """The server's part of the chain, in events."""
 
@@ -265,11 +282,7 @@ class ServerOnChain:
         if not missing:
             barred = self._barred(hellos, position)
             return next(iter(barred.values())) if keeper.missing_voters(voting - barred.keys()) else None
-        detail = (
-            f"too few of those who vote on the next model are here; missing: {', '.join(missing[:10])}; if they do not "
-            "come back, the organiser goes on with a checkpoint"
-        )
-        return Failed(AbortReason.NO_QUORUM, detail=detail)
+        return Failed(AbortReason.NO_QUORUM, detail=_too_few_vote(missing, hellos))
 
     def can_certify(self, voting: Collection[PartyId]) -> bool:
         """Whether these are enough of those who vote on the next model."""

@@ -4,7 +4,7 @@ Only federations whose scheme has a chain have one. It is made once, when everyo
 organiser says `roster sign`, from what the parties state; from then on it stays, whoever comes or goes: an evicted
 party stays in the electorate and counts there, and one that joins votes from the next position on. It changes in two
 ways, by the organiser's word alone: a checkpoint moves it, and another chain begins where all parties state another
-first model, or where a federation on one machine starts afresh.
+first model, or where the organiser says so (`roster sign --new-chain`; `launch --fresh` on one machine).
 
 Implements specs/federation-file.md, section 13.
 """

@@ -195,12 +195,22 @@ def evict_party(folder: Path, organiser_folder: Path, name: str) -> SignedRoster
     return _sign(folder, organiser_folder, signed, _without(folder, signed, name), anchor_after_change)
 
 
-def sign_again(folder: Path, organiser_folder: Path, first_models: Sequence[Path] = ()) -> SignedRoster:
-    """Sign the settings as federation.toml has them now, and the first model that all parties state."""
+def sign_again(
+    folder: Path, organiser_folder: Path, first_models: Sequence[Path] = (), *, new_chain: bool = False
+) -> SignedRoster:
+    """Sign the settings as federation.toml has them now, and the first model that all parties state.
+
+    With `new_chain` another chain begins with it, even if the one before began with the same.
+    """
     signed = read_roster(folder / ROSTER_FILE)
+    if new_chain and signed.roster.anchor is None:
+        raise ParameterError(
+            ["there is no chain to leave: the scheme keeps none, or veilsum roster sign begins the first one"]
+        )
     sent = _sent_statements(signed.roster.identities, first_models)
     change = _Change(signed.roster.identities, dict(signed.evicted), _logins(folder, signed), sent)
-    return _sign(folder, organiser_folder, signed, change, anchor_when_signing)
+    choose = anchor_of_new_chain if new_chain else anchor_when_signing
+    return _sign(folder, organiser_folder, signed, change, choose)
 
 
 def sign_checkpoint(

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
@@ -29,6 +31,7 @@ from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme, starting_warnings
 from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.roles.broker.connect import transport_over_broker
+from veilsum.roles.federation.signed_roster import ROSTER_FILE
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
 from veilsum.roles.learning.server_step import StepOptimizer
@@ -73,7 +76,8 @@ LONGEST_LINGER_S = 20.0
 
 NO_VOTE = (
     "what this party did in the run before is forgotten: it takes the state of the others over, and has no vote until "
-    "a round that it took part in is committed"
+    "a round that it took part in is committed; if all begin anew, the organiser signs another chain first (veilsum "
+    "roster sign --new-chain)"
 )
 
 
@@ -173,9 +177,29 @@ def _join_chain(context: RoleContext, checkpoints: StateFolder, state: Persisten
         state.join_chain(roster, forgetful=forgetful)
     except LocalProtocolError as refusal:
         raise ParameterError([f"{checkpoints.folder}: {refusal}"]) from refusal
+    if not forgetful or context.name == SERVER:
+        _require_signed_beginning(roster.anchor, state.chain)
     if forgetful and context.name != SERVER:
         log.say("warning", text=NO_VOTE)
     log.tell_position(state.chain)
+
+
+def _require_signed_beginning(anchor: Anchor | None, held: ChainRecord | None) -> None:
+    """Refuse to begin with another model than the organiser signed: no round could follow from it.
+
+    One that lost its disk need not have that model any more: it is given the newest.
+    """
+    state = None if held is None else held.state
+    if anchor is None or state is None or state.position != anchor.position:
+        return
+    if state.hash != anchor.state_hash:
+        raise ParameterError(
+            [
+                f"the model that this process begins with is not the one in {ROSTER_FILE} (state {state.hash.hex()}, "
+                f"signed is {anchor.state_hash.hex()}): give the file that all parties begin with as --init, or leave "
+                "--init out if they begin with the task's own"
+            ]
+        )
 
 
 @dataclass

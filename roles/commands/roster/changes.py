@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from veilsum.protocol.agreed.anchor import Anchor
     from veilsum.roles.federation.signed_roster import SignedRoster
 
+NOT_SIGNED = 2
+"""The exit code of a command that only showed what it would sign."""
+
 
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")

@@ -28,6 +28,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from veilsum.roles.commands.roster.changes import (
+    NOT_SIGNED,
     add_change_arguments,
     describe_anchor,
     organiser_folder,
@@ -37,8 +38,6 @@ from veilsum.roles.commands.roster.changes import (
 if TYPE_CHECKING:
     from veilsum.protocol.agreed.anchor import Anchor
     from veilsum.roles.federation.folder import LoadedFederation
-
-NOT_SIGNED = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

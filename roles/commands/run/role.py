@@ -79,7 +79,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     again.add_argument(
         "--fresh",
         action="store_true",
-        help="forget an earlier run; where parties vote on models, this one has no vote until it took part again",
+        help="forget an earlier run; where parties vote on models, this one has no vote until it took part again, "
+        "unless the organiser began another chain (veilsum roster sign --new-chain)",
     )
     parser.add_argument(
         "--record-view",

@@ -33,6 +33,8 @@ COMMANDS = (
     "roster evict . p1 --organiser {organiser}",
     "roster sign . --organiser {organiser}",
     "roster sign . --organiser {mine}",
+    "roster sign . --new-chain",
+    "roster sign . --new-chain --yes --organiser {organiser}",
     "roster observer . observer-new --out {mine}/observer",
     "roster observer . observer-1 --revoke",
     "keys first-model . --key {mine}",
