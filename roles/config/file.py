@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import reprlib
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,10 @@ from veilsum.roles.config.values import FederationValues
 FILE_NAME = "federation.toml"
 _FREE_TABLES = {"devices": "devices", "options": "options"}
 _LONGEST_FILE = 16 * 1024 * 1024
+_LONGEST_NUMBER = 128
+"""Bits of a whole number; no setting needs as many, and larger ones are neither floats nor quickly written."""
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
 
 _HEAD = """\
 # A veilsum federation: the one file that all its machines share.
@@ -40,6 +45,14 @@ def read_values(path: Path) -> dict[str, Any]:
     if problems:
         raise ParameterError([f"{path}: {problem}" for problem in problems])
     return _values(document)
+
+
+def _shown(value: object) -> str:
+    """A value for people: the beginning of one that is long, and nothing of a number that Python does not write."""
+    try:
+        return _SHORT.repr(value)
+    except (ValueError, RecursionError):
+        return f"this {type(value).__name__}"
 
 
 def write_config(config: FederationValues) -> str:
@@ -71,7 +84,10 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ParameterError([f"{path} has more than {_LONGEST_FILE} bytes: it is no federation file"])
     try:
         return tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ParameterError([f"{path} is not TOML of ours: it is nested too deeply"]) from None
+    except ValueError as error:
+        # Besides what is no TOML or no text: a number with more digits than Python reads.
         raise ParameterError([f"{path} is not TOML: {error}"]) from error
 
 
@@ -90,11 +106,13 @@ def _table_problems(table: str, content: Mapping[str, Any]) -> Iterator[str]:
     for key, value in content.items():
         if key in known:
             if not known[key].accepts_written(value):
-                yield f"[{table}] {key} must be {known[key].expected}, not {value!r}"
+                yield f"[{table}] {key} must be {known[key].expected}, not {_shown(value)}"
+            elif isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+                yield f"[{table}] {key} is a number of more than {_LONGEST_NUMBER} bits"
         elif table not in _FREE_TABLES:
             yield f"[{table}] has no key {key!r}{_near(key, known)}; its keys are {', '.join(known)}"
         elif not isinstance(value, str):
-            yield f"[{table}] {key} must be a text, not {value!r}"
+            yield f"[{table}] {key} must be a text, not {_shown(value)}"
 
 
 def _values(document: Mapping[str, Any]) -> dict[str, Any]:

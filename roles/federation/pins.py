@@ -59,7 +59,7 @@ def read_pin(key_folder: Path) -> Pin:
             raise ValueError("another format")
         version = int(fields["version"])
         return Pin(from_base64(fields["organiser"]), version, bytes.fromhex(fields["digest"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise PrivateFileError(
             path, "is corrupt", "remove it and pin the organiser again: veilsum roster pin"
         ) from None

@@ -42,6 +42,7 @@ class RoleLog:
         self._stream = stream if stream is not None else sys.stderr
 
     def say(self, fact: str, **fields: Any) -> None:
+        """One line: when, this party, the fact and its fields, which are called none of these three."""
         now = datetime.datetime.now(datetime.UTC)
         if self._format == "json":
             line = json_text({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
@@ -95,7 +96,7 @@ class RoleLog:
                     model_sha256=None if model is None else sha256_of(model),
                 )
             case PartyNamed():
-                self.say("party_named", party=event.party, reason=event.reason.value, detail=event.detail)
+                self.say("party_named", named=event.party, reason=event.reason.value, detail=event.detail)
             case Warned():
                 self.say("warning", text=event.text)
             case _:

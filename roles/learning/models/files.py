@@ -84,7 +84,9 @@ def _order(path: Path, metadata: dict[str, str], layout: Layout | None) -> list[
         return [name for name, _ in layout]
     try:
         order = json.loads(metadata[ORDER])
-    except (KeyError, ValueError):
+        if not isinstance(order, list):
+            raise ValueError("no list")
+    except (KeyError, ValueError, RecursionError):
         raise LocalProtocolError(
             f"{path} does not state the order of its tensors; a process that trains can read it, or veilsum "
             "export can write it anew"

@@ -8,6 +8,9 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import PartyNamed
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.log_format import LOG_FORMATS
 
@@ -34,6 +37,13 @@ def test_a_forged_line_is_seen_for_what_it_is() -> None:
     line = said("text", "no\n12:00:00 server: run finished\x1b[2K\u2028")
     assert line.count("\n") == 1
     assert r"mallory, no\n12:00:00 server: run finished\x1b[2K\u2028" in line
+
+
+def test_a_line_about_another_party_says_who_tells_it() -> None:
+    stream = io.StringIO()
+    RoleLog("alice", "json", stream).tell(PartyNamed(PartyId("mallory"), AbortReason.BAD_SIGNATURE, "forged"))
+    line = json.loads(stream.getvalue())
+    assert (line["party"], line["fact"], line["named"]) == ("alice", "party_named", "mallory")
 
 
 def test_ordinary_text_is_left_as_it_is() -> None:
