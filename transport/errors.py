@@ -35,6 +35,15 @@ class StateLost(TransportError):
         super().__init__(f"our state for {receiver} was dropped, and what was under way with it: {detail}")
 
 
+class Displaced(TransportError):
+    """A message gave way to newer ones: its receiver acknowledges too slowly, or nothing; it has not got it."""
+
+    def __init__(self, receiver: str, detail: str) -> None:
+        self.receiver = receiver
+        self.detail = detail
+        super().__init__(f"a message for {receiver} gave way to newer ones: {detail}")
+
+
 class TooLarge(TransportError):
     """A message is larger than what the named limit lets through."""
 

@@ -78,6 +78,7 @@ class FramedTransport:
         number = self._endpoint.send(receiver, payload, give_up_at)
         future: asyncio.Future[None] = loop.create_future()
         self._waiting[receiver, number] = future
+        self._announce()
         giving_up = loop.call_at(give_up_at, self._handle_deadline, give_up_at)
         self._wanted.set()
         try:

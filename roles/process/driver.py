@@ -42,7 +42,7 @@ from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Action, Ended, Keep, Pump, Refused, Step, Tell, Transmit
 from veilsum.transport.base import Transport
 from veilsum.transport.errors import TransportError
-from veilsum.transport.foreign import Defect, ForeignReader
+from veilsum.transport.foreign import Defect, ForeignReader, RateLimit
 
 LARGE_BYTES = 1 << 20
 """Messages from here on are hashed away from the event loop."""
@@ -101,6 +101,7 @@ class Driver:
     def __post_init__(self) -> None:
         self._foreign = ForeignReader(self._tell_refusal, expected=(Duplicate,))
         self.tally = Tally(defects=self._foreign.counts)
+        self._undelivered = RateLimit(self.clock)
         self._pump = Pump(self.machine, self.state)
         self._inbox: asyncio.Queue[Feed] = asyncio.Queue(MOST_WAITING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,6 +122,8 @@ class Driver:
             await self._linger()
         finally:
             self._foreign.close()
+            for count in self._undelivered.left_out().values():
+                self.log.say("not_delivered", text="too many to tell one by one", count=count)
             await self._cancel_all()
         return self.ended
 
@@ -256,9 +259,16 @@ class Driver:
             await self.transport.send(receiver, buffers, self.send_within_s)
             self.tally.sent_bytes += size
         except TransportError as error:
-            self.log.say("not_delivered", receiver=receiver, kind=envelope.header.kind, text=str(error))
+            self._tell_not_delivered(receiver, envelope.header.kind, error)
         finally:
             self.tally.unacknowledged[receiver] -= 1
+
+    def _tell_not_delivered(self, receiver: PartyId, kind: str, error: TransportError) -> None:
+        """A receiver decides whether it acknowledges: it does not decide how long our log gets."""
+        left_out = self._undelivered.admit("not_delivered", receiver)
+        if left_out is not None:
+            more = {"count": left_out + 1} if left_out else {}
+            self.log.say("not_delivered", receiver=receiver, kind=kind, text=str(error), **more)
 
     async def _linger(self) -> None:
         """Deliver what is under way and go on answering, until all is acknowledged or the time is up.

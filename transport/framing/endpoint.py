@@ -109,7 +109,10 @@ class Endpoint:
     # Messages of the application.
 
     def send(self, receiver: Address, buffers: Sequence[Buffer], give_up_at: float) -> int:
-        """Queue a message; its number comes back in the outcome. The buffers must not change until then."""
+        """Queue a message; its number comes back in the outcome. The buffers must not change until then.
+
+        Where too many wait for this receiver, the oldest are given up.
+        """
         payload = Payload(buffers)
         longest = self.limits.longest_message(self._chunk_bytes)
         if len(payload) > longest:
@@ -118,6 +121,7 @@ class Endpoint:
         if outgoing is None:
             outgoing = self._outgoing[receiver] = Outgoing(receiver, self._life, self.limits)
         number = outgoing.send(payload, self._chunk_bytes, give_up_at)
+        self._outcomes.extend(Failed(receiver, oldest, error) for oldest, error in outgoing.make_room())
         self._touch(outgoing)
         return number
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from veilsum.transport.errors import TooLarge, TransportError, Unreachable
+from veilsum.transport.errors import Displaced, TooLarge, TransportError, Unreachable
 from veilsum.transport.framing.datagrams import NO_LIFE, Ack, Chunk, Probe, ReceiverState
 from veilsum.transport.framing.payload import Message, Payload
 
@@ -71,6 +71,9 @@ class _RoundTrip:
 
 MOST_FRUITLESS = 4
 """So many acknowledgements in a row may show losses and nothing new before chunks wait for timeouts."""
+MOST_WAITING = 8192
+"""So many messages wait for one receiver, and no more bytes than `SHARES_WAITING` of the largest messages."""
+SHARES_WAITING = 4
 MOST_TIMED = 4096
 """Of so many datagrams at most we remember when they were sent."""
 
@@ -86,6 +89,7 @@ class Outgoing:
         self._next_id = 0
         self._last_number = 0
         self._queue: deque[Message] = deque()
+        self._queued_bytes = 0
         self._open: dict[int, Message] = {}
         self._flights: dict[tuple[int, int], _Flight] = {}
         self._flying_bytes = 0
@@ -111,9 +115,21 @@ class Outgoing:
         message = Message(self._next_id, payload, chunk_size, give_up_at)
         self._next_id += 1
         self._queue.append(message)
+        self._queued_bytes += message.total
         if self._in_doubt and not self._open and len(self._queue) == 1:
             self._probe_due = True
         return message.id
+
+    def make_room(self) -> list[tuple[int, TransportError]]:
+        """Give up the oldest messages that wait, where too many do: a receiver that acknowledges nothing holds few."""
+        most_bytes = SHARES_WAITING * self._limits.max_message_bytes
+        given_up: list[tuple[int, TransportError]] = []
+        while len(self._queue) > MOST_WAITING or self._queued_bytes > most_bytes:
+            oldest = self._queue[0]
+            detail = f"{len(self._queue)} wait for it, with {self._queued_bytes} bytes"
+            given_up.append((oldest.id, Displaced(self.receiver, detail)))
+            self._forget(oldest)
+        return given_up
 
     def cancel(self, message_id: int) -> None:
         for message in [*self._queue, *self._open.values()]:
@@ -204,6 +220,7 @@ class Outgoing:
                 return message, index
         if self._queue and self._may_open(self._queue[0]):
             message = self._queue.popleft()
+            self._queued_bytes -= message.total
             self._open[message.id] = message
             return message, 0
         return None
@@ -346,6 +363,7 @@ class Outgoing:
             self._land(message, key[1])
         if self._open.pop(message.id, None) is None:
             self._queue.remove(message)
+            self._queued_bytes -= message.total
         if not (self._open or self._queue):
             self._timer = None
 

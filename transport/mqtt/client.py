@@ -18,8 +18,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from veilsum.transport.errors import BrokerRefused
 from veilsum.transport.fair_queue import FairQueue
+from veilsum.transport.foreign import RateLimit
 from veilsum.transport.limits import MIB
 from veilsum.transport.mqtt.topics import party_in
+from veilsum.transport.printable import printable
 
 if TYPE_CHECKING:
     import ssl
@@ -45,6 +47,32 @@ FINAL_REFUSALS = {133, 134, 135, 138, 140}
 
 Protocol: TypeAlias = aiomqtt.ProtocolVersion
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
+
+
+class _Sparingly(logging.Filter):
+    """Lets through what the library tells at a bounded rate, without tracebacks: a broker decides how often it does."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno <= logging.DEBUG:
+            return True
+        left_out = self._limit.admit(record.levelname, (record.pathname, record.lineno))
+        if left_out is None:
+            return False
+        more = f" (and {left_out} more since the last line)" if left_out else ""
+        record.msg, record.args = printable(record.getMessage() + more), ()
+        record.exc_info = None
+        return True
+
+
+def library_logger(name: str, limit: RateLimit) -> logging.Logger:
+    """A logger for the library, whose lines are bounded."""
+    logger = logging.getLogger(name)
+    logger.filters = [_Sparingly(limit)]
+    return logger
 
 
 class PacketQueue(FairQueue[aiomqtt.Message]):

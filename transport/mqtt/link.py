@@ -31,7 +31,7 @@ from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable, Closed, TooLarge
 from veilsum.transport.fair_queue import FairQueue
-from veilsum.transport.foreign import ForeignReader
+from veilsum.transport.foreign import ForeignReader, RateLimit
 from veilsum.transport.limits import KIB
 from veilsum.transport.mqtt.client import (
     FINAL_REFUSALS,
@@ -42,6 +42,7 @@ from veilsum.transport.mqtt.client import (
     WRONG_VERSION,
     BrokerClient,
     code_of,
+    library_logger,
     new_client,
     reason_of,
 )
@@ -72,6 +73,7 @@ DISCONNECT_S = 3.0
 """How long closing may take to disconnect after that."""
 
 _logger = logging.getLogger(__name__)
+_library_logger = library_logger(f"{__name__}.library", RateLimit())
 
 
 class StatusQueue(FairQueue[Datagram]):
@@ -118,6 +120,7 @@ class MqttLink:
         self._ever_connected = asyncio.Event()
         self._last_trouble = "no attempt was made"
         self.foreign = ForeignReader()
+        self._failures = RateLimit()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -215,7 +218,9 @@ class MqttLink:
         self._publishing.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.info("%s could not publish: %s", self._address, error)
+            left_out = self._failures.admit("publication", type(error).__name__)
+            if left_out is not None:
+                _logger.info("%s could not publish (%d times): %s", self._address, left_out + 1, error)
 
     async def _stop(self) -> None:
         for task in (self._task, *self._publishing):
@@ -278,7 +283,7 @@ class MqttLink:
             None if self._watches_only else self._topics.gone(self._address),
             tls=self._tls,
             answer_within_s=self._answer_within_s,
-            logger=_logger,
+            logger=_library_logger,
             foreign=self.foreign,
         )
 

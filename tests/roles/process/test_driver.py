@@ -313,6 +313,15 @@ def test_a_message_that_nobody_acknowledges_is_told_and_does_not_hold_up_the_end
     assert party.facts("not_delivered")[0]["receiver"] == "server"
 
 
+def test_a_receiver_that_acknowledges_nothing_does_not_decide_how_long_the_log_gets() -> None:
+    """Fifty messages are not delivered: the lines about it are few, and say how many."""
+    party = DrivenParty(Switchboard(), ALICE, Script([*knocks(50), DONE]))
+    asyncio.run(party.run(send_within_s=0.3))
+    lines = party.facts("not_delivered")
+    assert len(lines) == 2
+    assert sum(line.get("count", 1) for line in lines) == 50
+
+
 def test_after_its_end_a_party_still_answers_until_all_is_acknowledged() -> None:
     """The server has finished, but alice comes late: her knock is answered while the farewell is under way."""
     answered: list[str] = []

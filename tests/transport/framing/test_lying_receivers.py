@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.tables.framing_table import introduced_member
+from veilsum.transport.errors import Displaced
 from veilsum.transport.framing.datagrams import LARGEST_NUMBER, Ack, Chunk, ReceiverState, parse_fields
 from veilsum.transport.framing.endpoint import Endpoint
-from veilsum.transport.framing.outcomes import Acknowledged
-from veilsum.transport.framing.outgoing import MOST_FRUITLESS
+from veilsum.transport.framing.outcomes import Acknowledged, Failed
+from veilsum.transport.framing.outgoing import MOST_FRUITLESS, MOST_WAITING
 from veilsum.transport.limits import KIB, MIB, Limits
 from veilsum.transport.lines.book import LineBook
 from veilsum.transport.lines.datagrams import CHUNK
+from veilsum.transport.memory.switchboard import Switchboard
+from veilsum.transport.reliable import FramedTransport
 
 LIMITS = Limits(chunk_bytes=64 * KIB, window_bytes=2 * MIB)
 CHUNKS = 128
@@ -110,3 +114,62 @@ def test_a_life_begins_with_a_line_of_its_own() -> None:
                     receiver.receive_datagram(sender.address, item[1], now)
     assert b.next_outcome() == Acknowledged("m", 0)
     assert outgoing._peer_life == b"newerlif"
+
+
+def waiting_for(receiver: str, count: int, size: int, limits: Limits) -> Endpoint:
+    a = Endpoint("a", bytes(7) + b"a", limits)
+    for number in range(count):
+        a.send(receiver, [number.to_bytes(4, "big") + bytes(size - 4)], give_up_at=90.0)
+    return a
+
+
+def outcomes(endpoint: Endpoint) -> list[Failed]:
+    found = list(iter(endpoint.next_outcome, None))
+    assert all(isinstance(outcome, Failed) for outcome in found)
+    return [outcome for outcome in found if isinstance(outcome, Failed)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "size", "kept"),
+    [
+        (LIMITS, 4, MOST_WAITING),
+        (Limits(max_message_bytes=1000), 400, 10),
+        (Limits(max_message_bytes=1000), 1000, 4),
+    ],
+)
+def test_what_waits_for_a_receiver_that_acknowledges_nothing_is_bounded(
+    limits: Limits, size: int, kept: int
+) -> None:
+    """The oldest give way with a typed error, the newest wait, and when the receiver comes they arrive in order."""
+    a = waiting_for("m", kept + 5, size, limits)
+    given_up = outcomes(a)
+    assert [outcome.message for outcome in given_up] == list(range(5))
+    assert all(isinstance(outcome.error, Displaced) and outcome.error.receiver == "m" for outcome in given_up)
+    b = Endpoint("m", bytes(7) + b"m", limits)
+    got: list[int] = []
+    for _ in range(10_000):
+        passed = 0
+        for sender, receiver in ((a, b), (b, a)):
+            while (item := sender.next_datagram(0.0)) is not None:
+                receiver.receive_datagram(sender.address, item[1], 0.0)
+                passed += 1
+        got += [int.from_bytes(one.payload[:4], "big") for one in iter(b.take, None)]
+        if not passed:
+            break
+    assert got == list(range(5, kept + 5))
+
+
+def test_whoever_waits_for_a_message_that_gave_way_is_told() -> None:
+    async def scenario() -> None:
+        limits = Limits(max_message_bytes=1000)
+        async with FramedTransport(Switchboard().link("a"), Endpoint("a", bytes(7) + b"a", limits)) as alice:
+            sending = [asyncio.create_task(alice.send("m", [bytes(1000)], 60.0)) for _ in range(6)]
+            done, waiting = await asyncio.wait(sending, return_when=asyncio.FIRST_EXCEPTION)
+            while len(done) < 2:
+                done, waiting = await asyncio.wait(sending, timeout=0.01)
+            assert set(sending[:2]) == done
+            assert all(isinstance(task.exception(), Displaced) for task in done)
+            for task in waiting:
+                task.cancel()
+
+    asyncio.run(scenario())

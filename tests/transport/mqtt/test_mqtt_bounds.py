@@ -8,7 +8,7 @@ import logging
 import pytest
 from paho.mqtt.client import MQTTMessage
 
-from veilsum.transport.foreign import ForeignReader
+from veilsum.transport.foreign import EVERY_S, ForeignReader, RateLimit
 from veilsum.transport.mqtt.broker_address import BrokerAddress
 from veilsum.transport.mqtt.client import (
     LARGEST_ACCEPTED,
@@ -16,6 +16,7 @@ from veilsum.transport.mqtt.client import (
     MOST_QUEUED,
     V5,
     BrokerClient,
+    library_logger,
     new_client,
 )
 from veilsum.transport.mqtt.link import MqttLink
@@ -51,7 +52,7 @@ def test_nothing_larger_than_the_largest_packet_is_published(largest: int | None
     asyncio.run(scenario())
 
 
-def unconnected(foreign: ForeignReader) -> BrokerClient:
+def unconnected(foreign: ForeignReader, logger: logging.Logger | None = None) -> BrokerClient:
     return new_client(
         BrokerAddress("localhost"),
         V5,
@@ -59,7 +60,7 @@ def unconnected(foreign: ForeignReader) -> BrokerClient:
         "gone",
         tls=None,
         answer_within_s=1.0,
-        logger=logging.getLogger("test"),
+        logger=logger or logging.getLogger("test"),
         foreign=foreign,
     )
 
@@ -92,5 +93,36 @@ def test_a_flood_in_one_name_costs_nobody_else_a_place_in_the_queue(kind: str) -
         assert reader.counts["packet"] == 10 * MOST_QUEUED - MOST_OF_ONE
         first = [(await anext(aiter(client.messages))).topic.value for _ in range(1 + len(honest))]
         assert first == [floods[kind], *honest]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("callback", ["_on_subscribe", "_on_unsubscribe"])
+def test_answers_that_nobody_asked_for_write_few_lines(
+    callback: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker can send any number of them; each once wrote a line with a traceback."""
+    now = 0.0
+
+    async def scenario() -> None:
+        logger = library_logger("test.library", RateLimit(lambda: now))
+        client = unconnected(ForeignReader(), logger)
+        for number in range(500):
+            getattr(client, callback)(None, None, number, [], None)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+        now = EVERY_S
+        lines = len(caplog.records)
+        logging.getLogger("test.library").error("another")
+    assert lines == 1
+    assert "Traceback" not in caplog.text
+    assert "499 more" in caplog.records[-1].getMessage()
+
+
+def test_the_link_gives_the_library_a_logger_whose_lines_are_bounded() -> None:
+    async def scenario() -> None:
+        link = MqttLink(BrokerAddress("localhost"), Topics("fed"), "a")
+        assert link._new_client()._logger.filters
 
     asyncio.run(scenario())
