@@ -11,7 +11,7 @@ Implements specs/protocol.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Stamp
 
 _LONGEST_DETAIL = 1000
+_PATIENT_OPENINGS = 3
 
 
 def nothing() -> Model:
@@ -119,14 +120,17 @@ class Guests:
         self.named: dict[PartyId, PartyNamed] = {}
         self._passed: dict[PartyId, tuple[int, int]] = {}
 
-    def let_pass(self, names: Iterable[PartyId], round_number: int) -> None:
-        """These knocked, and an opening ended without them: the next ones do so after twice as many rounds each time.
+    def let_pass(self, names: Collection[PartyId], round_number: int) -> frozenset[PartyId]:
+        """These knocked, and an opening ended without them; returns those for whom no other is begun right away.
 
         All others wait for whoever knocked until the opening is over, so one that only knocks would cost every round.
+        After three in a row it waits for twice as many rounds each time.
         """
         for name in names:
             times = self._passed.get(name, (0, 0))[0] + 1
-            self._passed[name] = times, round_number + 2 ** min(times, 16)
+            rounds = 2 ** min(times - _PATIENT_OPENINGS, 16) if times > _PATIENT_OPENINGS else 0
+            self._passed[name] = times, round_number + rounds
+        return frozenset(name for name in names if not self.may_knock(name, round_number))
 
     def heard(self, name: PartyId) -> None:
         self._passed.pop(name, None)

@@ -252,8 +252,9 @@ class ServerMachine:
         if self._chain is not None:
             session = self._chain.stating(session)
         self.session = self._scheme.introducing(session)
-        self._guests.let_pass(self._knocking - self._hellos.keys(), self.rounds_done)
-        self._knocking = set(self._hellos)
+        silent = (self._knocking & self._guests.admissible(self.rounds_done)) - self._hellos.keys()
+        self._knocking -= self._guests.let_pass(silent, self.rounds_done)
+        self._knocking |= self._hellos.keys()
         self._behind = self._chain.behind(self.session) if self._chain is not None else frozenset()
         self._expected = frozenset(self.session.members)
         self._knocking -= self._expected

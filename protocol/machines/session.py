@@ -6,10 +6,9 @@
     server -> participants  SessionOpened   all hellos, unchanged; or who is there, and the hellos that one needs
 
 The session id hashes the roster, the configuration, the position and every hello. A participant finds its own hello in
-the list, checks the others against the roster, and computes the id itself; so parties that share a session
-id agree on all of that, and a replayed message of an earlier session belongs nowhere. A change of
-membership opens a new session: the peers of AMPC exchange new seeds, and departed peers cannot derive
-anything in it.
+the list, checks the others against the roster, and computes the id itself; so parties that share a session id agree on
+all of that, and a replayed message of an earlier session belongs nowhere. A change of membership opens a new session:
+the peers of AMPC exchange new seeds, and departed peers cannot derive anything in it.
 
 All hellos for everyone grow with the square of the parties. Where a server that follows the protocol tells clients
 about their neighbours only, a session is therefore opened with one bit for each participant of the roster and with the

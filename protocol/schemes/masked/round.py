@@ -233,7 +233,10 @@ class MaskedRound:
         return NextPhase(_P.GATHERING_SHARES, published, now + self._context.timing.phase_s)
 
     def _divided(self) -> Failed | None:
-        """Members that hold different group keys cannot check one sum: the fewer are left out, or else the dealer."""
+        """Members that hold different group keys cannot check one sum: the fewer are left out, or else the dealer.
+
+        Both if the rest can do without them: one of the two lies, and would do it again.
+        """
         by_group: dict[bytes, list[PartyId]] = {}
         for name, record in sorted(self._keys.items()):
             by_group.setdefault(record.group, []).append(name)
@@ -242,8 +245,12 @@ class MaskedRound:
         session = self._context.session
         largest = max(by_group.values(), key=len)
         others = tuple(name for name in sorted(self._keys) if name not in largest)
-        if len(largest) < self._context.parameters.threshold_of(len(session.members)):
-            others = (dealer_of(session.id, session.members),)
+        dealer, needed = dealer_of(session.id, session.members), self._context.parameters.threshold_of
+        rest = len({*session.members} - {*others, dealer})
+        if len(largest) < needed(len(session.members)):
+            others = (dealer,)
+        elif rest >= max(needed(len(session.members)), self._context.parameters.min_parties):
+            others = tuple(sorted({*others, dealer}))
         detail = f"not all members hold one group key; the next session goes without {', '.join(others[:10])}"
         return Failed(AbortReason.BAD_KEY, detail=detail, missing=others, left_out=others)
 

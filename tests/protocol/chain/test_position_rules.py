@@ -46,7 +46,8 @@ def said(name: PartyId, *attempts: EnteredAttempt, fresh: bool = False) -> Posit
 
 def rules_of(*statements: PositionStatement, graph: str = "complete", me: PartyId = P0) -> PositionRules:
     parameters = replace(FEDERATION.parameters, graph=parse_graph(graph))
-    return PositionRules.of(me, parameters, {one.sender: one for one in statements})
+    voters_of = voters_rule(parameters, shares_follow_graph=True)
+    return PositionRules.of(me, voters_of, {one.sender: one for one in statements})
 
 
 def everyone(*attempts: EnteredAttempt, names: tuple[PartyId, ...] = NAMES) -> list[PositionStatement]:
@@ -204,5 +205,5 @@ def test_as_many_open_a_list_as_the_roster_says_not_as_its_session_has() -> None
     parameters: Parameters = FEDERATION.parameters
     for members, needed in ((NAMES, 4), (FOUR, 3), (NAMES[:3], 3)):
         attempt = replace(entered(), members=members).described(POSITION)
-        voters = voters_rule(parameters)(attempt)
+        voters = voters_rule(parameters, shares_follow_graph=True)(attempt)
         assert (voters.names, voters.threshold, voters.colluders) == (frozenset(members), needed, 1)

@@ -183,3 +183,9 @@ def test_who_has_a_vote_follows_from_how_it_came_to_its_position(steps: list[str
             assert (record.vote, record.next_state, record.certificate) == (None, None, certificate)
         assert (record.votes_here, record.forgetful) == (votes, forgetful)
         assert record.chain == CHAIN
+
+
+def test_a_party_begins_with_the_model_that_was_signed_or_not_at_all() -> None:
+    assert ChainRecord(0, state(0)).under(anchor_at(0)).anchor == anchor_at(0).digest
+    with refusal(LocalProtocolError, state(0).hash.hex(), state(0, 1).hash.hex()):
+        ChainRecord(0, state(0, 1)).under(anchor_at(0))

@@ -397,10 +397,3 @@ def test_a_vote_of_a_key_that_is_no_longer_enrolled_counts_for_nothing_and_the_o
     few = replace(stale, signatures={name: stale.signatures[name] for name in NAMES[:ENOUGH]})
     with refusal(Rejection, reason=REASON.BAD_SIGNATURE):
         terms_of().verify(few)
-
-
-def test_a_party_begins_with_the_model_that_was_signed_or_not_at_all() -> None:
-    blank = ChainRecord(0, state(0))
-    assert blank.under(anchor()).anchor == anchor().digest
-    with refusal(LocalProtocolError, anchor().state_hash.hex(), state(0, 1).hash.hex()):
-        ChainRecord(0, state(0, 1)).under(anchor())

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.participation import Given
@@ -112,11 +114,18 @@ def test_what_could_not_go_on_is_refused_and_nothing_is_signed(
     assert (fed / "roster.json").read_bytes() == before
 
 
+def holding(anchor: Anchor, model: float) -> PersistentState:
+    """What a party has that began with this model, whatever was signed."""
+    values = np.full(7, model, dtype=np.float32)
+    first = ChainState.of(anchor.chain, 0, b"", values)
+    record = ChainRecord(0, first, anchor=anchor.digest, chain=anchor.chain)
+    return PersistentState(0, values, chain=record)
+
+
 def hold(fed: Path, name: str, model: float) -> None:
     """Let a party's folder hold the first state of the chain, or that of another model."""
     loaded = load_federation(fed)
-    state = PersistentState(0, np.full(7, model, dtype=np.float32))
-    state.join_chain(loaded.roster)
+    state = holding(anchor_of(fed), model)
     folder = StateFolder(state_folder(fed, name), PartyId(name), loaded.config.agreed_digest)
     folder.acquire()
     folder.save(state)
@@ -151,9 +160,9 @@ def test_a_checkpoint_opens_its_position_anew_and_refuses_other_states(fed: Path
     assert state.chain is not None and again.anchor is not None
     assert state.chain.anchor == again.anchor.digest
     assert (state.record.spent, state.record.given) == ({}, Given())
+    assert first.anchor is not None
     for model in (1.0, 2.0):
-        other = PersistentState(0, np.full(7, model, dtype=np.float32))
-        other.join_chain(first)
+        other = holding(first.anchor, model)
         with refusal(LocalProtocolError, "--fresh", again.anchor.state_hash.hex()):
             other.join_chain(again)
 
