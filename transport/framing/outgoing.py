@@ -72,8 +72,8 @@ class _RoundTrip:
 MOST_FRUITLESS = 4
 """So many acknowledgements in a row may show losses and nothing new before chunks wait for timeouts."""
 MOST_WAITING = 8192
-"""So many messages wait for one receiver, and no more bytes than `SHARES_WAITING` of the largest messages."""
-SHARES_WAITING = 4
+BYTES_WAITING = 1 << 28
+"""So many messages wait for one receiver, with so many bytes, or two of the largest messages if that is more."""
 MOST_TIMED = 4096
 """Of so many datagrams at most we remember when they were sent."""
 
@@ -122,7 +122,7 @@ class Outgoing:
 
     def make_room(self) -> list[tuple[int, TransportError]]:
         """Give up the oldest messages that wait, where too many do: a receiver that acknowledges nothing holds few."""
-        most_bytes = SHARES_WAITING * self._limits.max_message_bytes
+        most_bytes = max(BYTES_WAITING, 2 * self._limits.max_message_bytes)
         given_up: list[tuple[int, TransportError]] = []
         while len(self._queue) > MOST_WAITING or self._queued_bytes > most_bytes:
             oldest = self._queue[0]

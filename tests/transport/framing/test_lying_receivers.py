@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.tables.framing_table import introduced_member
 from veilsum.transport.errors import Displaced
+from veilsum.transport.framing import outgoing
 from veilsum.transport.framing.datagrams import LARGEST_NUMBER, Ack, Chunk, ReceiverState, parse_fields
 from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.outcomes import Acknowledged, Failed
@@ -90,10 +91,10 @@ def test_an_answer_to_what_was_never_sent_is_malformed_and_changes_nothing() -> 
     b = Endpoint("b", bytes(7) + b"b", LIMITS)
     b.send("m", [b"x" * 10], give_up_at=30.0)
     member = introduced_member(b, "m")
-    outgoing, before = b._outgoing["m"], b.counters.malformed
-    life = outgoing._peer_life
-    answer(b, member, (b"newerlif", outgoing.last_number + 1, 0), 0, 0.0)
-    assert (b.counters.malformed, outgoing._peer_life) == (before + 1, life)
+    sending, before = b._outgoing["m"], b.counters.malformed
+    life = sending._peer_life
+    answer(b, member, (b"newerlif", sending.last_number + 1, 0), 0, 0.0)
+    assert (b.counters.malformed, sending._peer_life) == (before + 1, life)
 
 
 def test_a_life_begins_with_a_line_of_its_own() -> None:
@@ -103,8 +104,8 @@ def test_a_life_begins_with_a_line_of_its_own() -> None:
     member = introduced_member(b, "m")
     answer(b, member, (LIFE, 0, 0), 0, 0.0)
     answer(b, member, (b"newerlif", 0, 0), 1, 0.0)
-    outgoing = b._outgoing["m"]
-    assert outgoing._peer_life == LIFE
+    sending = b._outgoing["m"]
+    assert sending._peer_life == LIFE
     reborn = Endpoint("m", b"newerlif", LIMITS)
     for now in range(1, 60):
         b.handle_deadline(now)
@@ -113,7 +114,7 @@ def test_a_life_begins_with_a_line_of_its_own() -> None:
                 while (item := sender.next_datagram(now)) is not None:
                     receiver.receive_datagram(sender.address, item[1], now)
     assert b.next_outcome() == Acknowledged("m", 0)
-    assert outgoing._peer_life == b"newerlif"
+    assert sending._peer_life == b"newerlif"
 
 
 def waiting_for(receiver: str, count: int, size: int, limits: Limits) -> Endpoint:
@@ -133,14 +134,15 @@ def outcomes(endpoint: Endpoint) -> list[Failed]:
     ("limits", "size", "kept"),
     [
         (LIMITS, 4, MOST_WAITING),
-        (Limits(max_message_bytes=1000), 400, 10),
-        (Limits(max_message_bytes=1000), 1000, 4),
+        (Limits(max_message_bytes=1000), 400, 5),
+        (Limits(max_message_bytes=1000), 1000, 2),
     ],
 )
 def test_what_waits_for_a_receiver_that_acknowledges_nothing_is_bounded(
-    limits: Limits, size: int, kept: int
+    limits: Limits, size: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest give way with a typed error, the newest wait, and when the receiver comes they arrive in order."""
+    monkeypatch.setattr(outgoing, "BYTES_WAITING", 1500)
     a = waiting_for("m", kept + 5, size, limits)
     given_up = outcomes(a)
     assert [outcome.message for outcome in given_up] == list(range(5))
@@ -159,7 +161,9 @@ def test_what_waits_for_a_receiver_that_acknowledges_nothing_is_bounded(
     assert got == list(range(5, kept + 5))
 
 
-def test_whoever_waits_for_a_message_that_gave_way_is_told() -> None:
+def test_whoever_waits_for_a_message_that_gave_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "BYTES_WAITING", 4000)
+
     async def scenario() -> None:
         limits = Limits(max_message_bytes=1000)
         async with FramedTransport(Switchboard().link("a"), Endpoint("a", bytes(7) + b"a", limits)) as alice:
