@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from veilsum.protocol.agreed.parameters import Recovery
 from veilsum.protocol.chain.position import PositionStatement
 from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.crypto.domains import length_prefixed
@@ -34,7 +35,9 @@ class HelloRecord:
     fresh: bool = False
     attempts: tuple[EnteredAttempt, ...] = ()
 
-    def statement(self, sender: PartyId, position: int) -> PositionStatement:
+    def statement(
+        self, sender: PartyId, position: int, recovery: Recovery = Recovery.SHARES
+    ) -> PositionStatement:
         """What it says of a position: one that is behind was in no attempt there, if it has not lost its disk.
 
         One that is behind, and shows no attempt where it stands either, cannot be told from one that lost it. One that
@@ -42,7 +45,7 @@ class HelloRecord:
         """
         here = self.attempts if self.rounds_done == position else ()
         blank = self.rounds_done > position or (self.rounds_done < position and not self.attempts)
-        said = tuple(one.described(position) for one in here)
+        said = tuple(one.described(position, recovery) for one in here)
         return PositionStatement(sender, said, self.fresh or blank)
 
     def votes_at(self, position: int) -> bool:
@@ -60,10 +63,10 @@ def voters_among(hellos: Mapping[PartyId, HelloRecord], position: int) -> frozen
 
 
 def statements_among(
-    hellos: Mapping[PartyId, HelloRecord], position: int
+    hellos: Mapping[PartyId, HelloRecord], position: int, recovery: Recovery
 ) -> dict[PartyId, PositionStatement]:
     """What these say they did at a position before."""
-    return {name: hello.statement(name, position) for name, hello in hellos.items()}
+    return {name: hello.statement(name, position, recovery) for name, hello in hellos.items()}
 
 
 def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:

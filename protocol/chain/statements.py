@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.parameters import Parameters, Recovery
 from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.position import (
     AnyCohort,
@@ -60,8 +60,10 @@ class EnteredAttempt:
     def stamp(self, position: int) -> Stamp:
         return Stamp(self.session, position, self.attempt)
 
-    def described(self, position: int) -> AttemptRecord:
-        signed = frozenset(self.released) if self.released else None
+    def described(self, position: int, recovery: Recovery = Recovery.SHARES) -> AttemptRecord:
+        """As the rule reads it: without recovery the upload is the release, for all members."""
+        listed = self.released if recovery is Recovery.SHARES else self.members if self.uploaded else ()
+        signed = frozenset(listed) if listed else None
         return AttemptRecord(self.stamp(position), frozenset(self.members), self.uploaded, signed)
 
 

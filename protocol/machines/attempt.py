@@ -20,7 +20,7 @@ Implements specs/schemes.md, section 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -113,7 +113,7 @@ class Failed:
     left_out: tuple[PartyId, ...] = ()
     named: tuple[PartyNamed, ...] = ()
     disputed: frozenset[Dispute] = frozenset()
-    falsified: frozenset[Dispute] = frozenset()
+    falsified: Mapping[Dispute, AbortReason] = field(default_factory=dict)
 
     def event(self, stamp: Stamp) -> RoundFailed:
         return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)

@@ -13,7 +13,7 @@ from veilsum.protocol.chain.hellos import HelloRecord, statements_among, voters_
 from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
-from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.state import ChainState, hash_model
 from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules, voters_rule
 from veilsum.protocol.chain.votes import Certificate, SupportedBallot
 from veilsum.protocol.errors import AbortReason, Rejection
@@ -31,6 +31,7 @@ from veilsum.protocol.machines.session import (
     require_model_shape,
     require_no_model,
 )
+from veilsum.protocol.numbers.model import Model
 
 
 def chain_terms(scheme: Scheme, rules: MachineRules) -> ChainTerms:
@@ -92,7 +93,7 @@ class ParticipantOnChain(SumRules):
         took_part = self._took_part(opened.certificate)
         won = self._member.won(position, opened.certificate, took_part=took_part)
         self._session, self._rules, self._began_at = session, None, position
-        if self._lists_are_signed:
+        if self._member.terms.certifies:
             self._rules = PositionRules.of(self._me, self._voters_of, session.statements(position))
         return [] if won is None else self._take_won(won)
 
@@ -106,9 +107,10 @@ class ParticipantOnChain(SumRules):
     def enter_round(self, opened: RoundOpened) -> list[Event]:
         """Begin from our own state, or from the one that the server gives us because we are behind."""
         stamp = opened.stamp
-        if self._rules is not None and not self._is_passed_on:
+        if self._rules is not None:
             self._require_judged(stamp.round)
-            self._rules.require_upload(stamp.round)
+            if not self._is_passed_on:
+                self._rules.require_upload(stamp.round)
         if not self._server_gives:
             require_no_model(opened)
             self._member.require_position(stamp.round)
@@ -224,6 +226,19 @@ def _too_few_vote(missing: tuple[PartyId, ...], hellos: Mapping[PartyId, HelloRe
     )
 
 
+def hash_held(model: Model | None, chain: ServerOnChain | None) -> bytes:
+    """What rounds say of the model that they start from, where the server holds it."""
+    if model is None:
+        return b""
+    return hash_model(model) if chain is None else chain.point().state.hash
+
+
+def votes_not_shown() -> Failed:
+    """Why results are not passed on for ever."""
+    detail = "enough voted for a result that was passed on, and did not show it in their hellos, again and again; the "
+    return Failed(AbortReason.TIMED_OUT, detail=f"{detail}organiser goes on with a checkpoint")
+
+
 class ServerOnChain:
     """The server's part of the chain, in events."""
 
@@ -291,9 +306,9 @@ class ServerOnChain:
 
     def _barred(self, hellos: Mapping[PartyId, HelloRecord], position: int) -> dict[PartyId, Failed]:
         """Who of these will not give its update, by what all of them say of earlier attempts, and why."""
-        said, barred = statements_among(hellos, position), {}
-        stated = any(one.attempts for one in said.values())
-        if not stated or self._keeper.terms.parameters.recovery is not Recovery.SHARES:
+        recovery = self._keeper.terms.parameters.recovery
+        said, barred = statements_among(hellos, position, recovery), {}
+        if not any(one.attempts for one in said.values()):
             return {}
         for name in hellos:
             try:

@@ -62,7 +62,7 @@ class DoneWithout:
     def forget(self) -> None:
         """The round is committed: the next one is tried with everyone."""
         self._pairs: frozenset[Dispute] = frozenset()
-        self._falsified: frozenset[Dispute] = frozenset()
+        self._falsified: dict[Dispute, AbortReason] = {}
         self._left_out: frozenset[PartyId] = frozenset()
         self._doubted: frozenset[PartyId] = frozenset()
 
@@ -100,10 +100,10 @@ class DoneWithout:
         """Those whom more caught with a falsehood than may collude: one of these is honest."""
         found = []
         for name in self._disputing():
-            accusers = sorted(accuser for accuser, accused in self._falsified if accused == name)
-            if len(accusers) > self._may_lie:
-                detail = f"falsified what it owed {', '.join(accusers[:10])}"
-                found.append(PartyNamed(name, AbortReason.TIMED_OUT, detail))
+            seen = {pair[0]: reason for pair, reason in self._falsified.items() if pair[1] == name}
+            if len(seen) > self._may_lie:
+                detail = f"falsified what it owed {', '.join(sorted(seen)[:10])}"
+                found.append(PartyNamed(name, min(seen.values(), key=lambda one: one.name), detail))
         return tuple(found)
 
 
@@ -136,8 +136,9 @@ class Guests:
         self._passed.pop(name, None)
 
     def may_knock(self, name: PartyId, round_number: int) -> bool:
-        """Whether a session is opened anew because this party knocks."""
-        return round_number >= self._passed.get(name, (0, 0))[1]
+        """Whether a session is opened anew because this party knocks, or says hello when it is too late."""
+        waited = round_number >= self._passed.get(name, (0, 0))[1]
+        return waited and self.dismissal(name, round_number) is None
 
     def _not_shunned(self, round_number: int) -> frozenset[PartyId]:
         """Those whose updates are in a sum that may be open cannot be done without, whatever they did."""

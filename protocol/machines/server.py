@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Rekey
 from veilsum.protocol.chain.hellos import NONCE_BYTES, HelloRecord
-from veilsum.protocol.chain.state import hash_model
 from veilsum.protocol.crypto.agreement import require_new_key
 from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
@@ -39,7 +38,7 @@ from veilsum.protocol.machines.events import (
     SessionBegan,
     Warned,
 )
-from veilsum.protocol.machines.on_chain import ServerOnChain
+from veilsum.protocol.machines.on_chain import ServerOnChain, hash_held, votes_not_shown
 from veilsum.protocol.machines.parting import DoneWithout, Guests, Parting
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
@@ -73,7 +72,7 @@ class ServerMachine:
         self._peers_hold_chain = scheme.has_chain and not scheme.server_holds_model
         self._parting = Parting(scheme, parts, self._chain)
         self._holding: frozenset[PartyId] = frozenset()
-        self._model_hash = self._hash_held()
+        self._model_hash = hash_held(self.model, self._chain)
         self.rounds_done = self._rounds_told = begin.rounds_done
         self.attempt = begin.attempt
         self._record = begin.record
@@ -91,12 +90,6 @@ class ServerMachine:
         self._machine: AttemptMachine | None = None
         self._failed: Failed | None = None
         self._failures = 0
-
-    def _hash_held(self) -> bytes:
-        """What rounds say of the model that they start from, where the server holds it."""
-        if self.model is None:
-            return b""
-        return hash_model(self.model) if self._chain is None else self._chain.point().state.hash
 
     @property
     def machine(self) -> AttemptMachine | None:
@@ -193,7 +186,7 @@ class ServerMachine:
         known_keys = ((name, one.box_key) for name, one in self._hellos.items())
         require_new_key(sender, hello.hello.box_key, known_keys)
         if self.phase is not ServerPhase.OPENING or sender not in self._guests.admissible(self.rounds_done):
-            if known is None and self._guests.dismissal(sender, self.rounds_done) is None:
+            if known is None and self._guests.may_knock(sender, self.rounds_done):
                 self._knocking.add(sender)
             return []
         if self._chain is not None:
@@ -240,11 +233,13 @@ class ServerMachine:
             return []
         events, record = self._chain.catch_up(), self._chain.record
         if record.position != self.rounds_done:
-            self.rounds_done, self.attempt, self._holding = record.position, 0, frozenset()
+            self.rounds_done, self._holding = record.position, frozenset()
+            self.attempt = self._failures = 0
+            self._without.forget()
             self._rounds_told = max(self._rounds_told, self.rounds_done)
         if record.state is not None and self._scheme.server_holds_model:
             self.model = record.state.model
-        self._model_hash = self._hash_held()
+        self._model_hash = hash_held(self.model, self._chain)
         return events
 
     def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
@@ -309,8 +304,15 @@ class ServerMachine:
     def _go_on_prepared(self, now: float) -> list[Event]:
         """After a set-up comes a round; after votes that peers passed on, the hellos that show them."""
         assert self.session is not None
-        if self.session.supported is not None and self.phase is ServerPhase.RUNNING:
-            return self._open("outcome", now)
+        if (
+            self._chain is not None
+            and self.session.supported is not None
+            and self.phase is ServerPhase.RUNNING
+        ):
+            self._chain.note_in_vain()
+            self.attempt, self._failures = self.attempt + 1, self._failures + 1
+            given_up = self._failures > self._rules.parameters.max_attempts
+            return self._abandon("outcome", votes_not_shown()) if given_up else self._open("outcome", now)
         going_on = self.rounds_done < self._rules.rounds
         return self._begin_round("outcome", now) if going_on else self._finish("outcome")
 

@@ -8,11 +8,11 @@
 The session id hashes the roster, the configuration, the position and every hello. A participant finds its own hello in
 the list, checks the others against the roster, and computes the id itself; so parties that share a session id agree on
 all of that, and a replayed message of an earlier session belongs nowhere. A change of membership opens a new session:
-the peers of AMPC exchange new seeds, and departed peers cannot derive anything in it.
+the peers of AMPC exchange new seeds, of which departed peers derive nothing.
 
 All hellos for everyone grow with the square of the parties. Where a server that follows the protocol tells clients
-about their neighbours only, a session is therefore opened with one bit for each participant of the roster and with the
-hellos that a member needs by then; those of its neighbours come when these are drawn, and the id is the server's word.
+about their neighbours only, a session is therefore opened with one bit for each participant and the hellos that a
+member needs by then; those of its neighbours come when these are drawn, and the id is the server's word.
 
 Implements specs/protocol.md, section 1.
 """
@@ -209,7 +209,7 @@ class Session:
 
     def statements(self, position: int) -> dict[PartyId, PositionStatement]:
         """What the members say they did at a position before."""
-        return statements_among(self.hellos, position)
+        return statements_among(self.hellos, position, self.terms.parameters.recovery)
 
     def require_member(self, name: str) -> PartyId:
         if name not in self._names:
@@ -288,8 +288,8 @@ class SessionTerms:
     def accept(self, me: PartyId, mine: HelloRecord, opened: SessionOpened) -> Session:
         """A participant's checks on the list the server sent.
 
-        Against a server that may lie every signature is verified here. A semi-honest server has verified them
-        itself; then a participant verifies those it exchanges anything with, when it first does.
+        Against a server that may lie every signature is verified here; a semi-honest one has verified them itself, and
+        a participant verifies those it exchanges anything with, when it first does.
         """
         hellos = opened.hellos
         self._require_sound(me, mine, hellos, len(hellos))
@@ -312,8 +312,8 @@ class SessionTerms:
         """A closing word with the names of those in the sum; any other message as it is."""
         if not isinstance(message, RoundClosed) or not message.committed:
             return message
-        members = read_listed(self.roster, self.parameters, message.members, message.present)
-        return replace(message, members=members, present=b"")
+        names = read_listed(self.roster, self.parameters, message.members, message.present)
+        return replace(message, members=names, present=b"")
 
     def accept_part(self, me: PartyId, mine: HelloRecord, opened: SessionOpened) -> Session:
         """The checks on a session of which the server shows some hellos: the rest, and the id, are its word."""

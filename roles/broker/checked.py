@@ -59,7 +59,7 @@ def require_own_configuration(folder: Path) -> str:
 
 def _problems(line: str) -> Iterator[str]:
     """What one line says beyond what it may, read as mosquitto reads it: words with blanks between."""
-    if len(line) > _LONGEST_LINE:
+    if len(line.encode()) > _LONGEST_LINE:
         yield f"it has more than {_LONGEST_LINE} characters"
     if line.startswith("#") or not line:
         return

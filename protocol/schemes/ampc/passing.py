@@ -198,7 +198,8 @@ class PassingPeer(AttemptMachine):
         waits = record.vote is None and record.votes_here and context.name in context.point.electorate
         self.move("start", _P.AWAITING_VOTES if waits else _P.VOTED, self._next_look(now))
         sealed = record.sealed_vote
-        lacking = [name for name in context.session.members if name not in self._supported.signatures]
+        knowing = {context.name, *self._supported.signatures}
+        lacking = [name for name in context.session.members if name not in knowing]
         return [] if sealed is None else [Send(name, self._show(name, sealed)) for name in lacking]
 
     def _next_look(self, now: float) -> float:

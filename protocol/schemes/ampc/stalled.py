@@ -32,7 +32,8 @@ def who_stalls(members: tuple[PartyId, ...], reports: Reports) -> Failed:
     accusations = [f"{accuser} lacks what {accused} owes it" for accuser, accused in sorted(disputed)]
     said = [*([f"not ready: {', '.join(slow[:10])}"] if slow else []), *accusations[:10]]
     detail = f"the set-up of the session is incomplete; {'; '.join(said)}"
-    falsified = secrets.union(pair for pair in disputed if _read_another_state(reports, pair))
+    falsified = {pair: AbortReason.WRONG_MODEL for pair in disputed if _read_another_state(reports, pair)}
+    falsified |= dict.fromkeys(secrets, AbortReason.EQUIVOCATION)
     return Failed(
         AbortReason.TIMED_OUT, "", detail, slow, left_out=slow, disputed=disputed, falsified=falsified
     )

@@ -146,6 +146,17 @@ def test_tampered_hellos_open_no_session(scheme: str, lie: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SECURE)
+def test_a_session_begins_with_a_round_at_its_own_position(scheme: str) -> None:
+    """What the members stated was judged for that one."""
+    table = lying_table(scheme, 5, rounds=3)
+    honest = until(table, RoundOpened, "p0").message
+    for number in (1, 2):
+        lie = replace(honest, stamp=replace(honest.stamp, round=number))
+        refuses(table, "p0", "server", lie, REASON.WRONG_ROUND)
+    assert all_commit(table)
+
+
+@pytest.mark.parametrize("scheme", SECURE)
 def test_a_session_id_that_does_not_follow_from_hellos_and_position_is_refused(scheme: str) -> None:
     """One session is at one position for all: told another one, a party would judge by what nobody said of it."""
     table = lying_table(scheme, 5)
