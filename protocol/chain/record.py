@@ -70,7 +70,8 @@ class ChainRecord:
         if here and self.known_state.hash != anchor.state_hash:
             raise LocalProtocolError(
                 f"the chain begins with state {anchor.state_hash.hex()} of position {anchor.position}, this party with "
-                f"{self.known_state.hash.hex()}: start it with the model that was signed (--init), or sign this one"
+                f"{self.known_state.hash.hex()}: start it with the model that was signed, a file (--init) or the "
+                "task's own (without --init), or sign this one"
             )
 
     def _require_goes_on_at(self, anchor: Anchor) -> None:

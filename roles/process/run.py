@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from veilsum.protocol.agreed.anchor import Anchor
-from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
@@ -176,30 +174,10 @@ def _join_chain(context: RoleContext, checkpoints: StateFolder, state: Persisten
     try:
         state.join_chain(roster, forgetful=forgetful)
     except LocalProtocolError as refusal:
-        raise ParameterError([f"{checkpoints.folder}: {refusal}"]) from refusal
-    if not forgetful or context.name == SERVER:
-        _require_signed_beginning(roster.anchor, state.chain)
+        raise ParameterError([f"{checkpoints.folder} under {ROSTER_FILE}: {refusal}"]) from refusal
     if forgetful and context.name != SERVER:
         log.say("warning", text=NO_VOTE)
     log.tell_position(state.chain)
-
-
-def _require_signed_beginning(anchor: Anchor | None, held: ChainRecord | None) -> None:
-    """Refuse to begin with another model than the organiser signed: no round could follow from it.
-
-    One that lost its disk need not have that model any more: it is given the newest.
-    """
-    state = None if held is None else held.state
-    if anchor is None or state is None or state.position != anchor.position:
-        return
-    if state.hash != anchor.state_hash:
-        raise ParameterError(
-            [
-                f"the model that this process begins with is not the one in {ROSTER_FILE} (state {state.hash.hex()}, "
-                f"signed is {anchor.state_hash.hex()}): give the file that all parties begin with as --init, or leave "
-                "--init out if they begin with the task's own"
-            ]
-        )
 
 
 @dataclass

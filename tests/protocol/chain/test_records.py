@@ -163,6 +163,16 @@ def test_a_checkpoint_that_does_not_go_on_from_what_we_hold_is_refused_with_a_wa
         VOTED.under(anchor)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_party_begins_with_the_first_model_that_was_signed_or_not_at_all(lost: bool) -> None:
+    """One that lost its disk, too: it would claim another state at the anchor, as a liar does."""
+    first = ChainRecord(0, state(0), votes_here=not lost, forgetful=lost)
+    assert first.under(anchor_at(0)).anchor == anchor_at(0).digest
+    signed = state(0, mark=5)
+    with refusal(LocalProtocolError, state(0).hash.hex(), signed.hash.hex(), "--init"):
+        first.under(anchor_at(0, signed))
+
+
 @given(st.lists(st.sampled_from(["took part", "was given", "checkpoint"]), max_size=8), st.booleans())
 def test_who_has_a_vote_follows_from_how_it_came_to_its_position(steps: list[str], lost: bool) -> None:
     """By a sum with its own update, or by the organiser's word; one that lost its disk has none before either."""
@@ -183,9 +193,3 @@ def test_who_has_a_vote_follows_from_how_it_came_to_its_position(steps: list[str
             assert (record.vote, record.next_state, record.certificate) == (None, None, certificate)
         assert (record.votes_here, record.forgetful) == (votes, forgetful)
         assert record.chain == CHAIN
-
-
-def test_a_party_begins_with_the_model_that_was_signed_or_not_at_all() -> None:
-    assert ChainRecord(0, state(0)).under(anchor_at(0)).anchor == anchor_at(0).digest
-    with refusal(LocalProtocolError, state(0).hash.hex(), state(0, 1).hash.hex()):
-        ChainRecord(0, state(0, 1)).under(anchor_at(0))
