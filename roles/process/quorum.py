@@ -59,6 +59,13 @@ class Need:
     def is_met_by(self, present: Collection[str]) -> bool:
         return len(present) >= self.parties and len(self.voters.intersection(present)) >= self.votes
 
+    def lacking(self, present: Collection[str]) -> str:
+        """What is not met, in words."""
+        if len(present) < self.parties:
+            return f"only {len(present)} of at least {self.parties} parties came"
+        voters = len(self.voters.intersection(present))
+        return f"only {voters} of at least {self.votes} of those who vote came"
+
 
 @dataclass
 class Quorum:
@@ -86,8 +93,7 @@ class Quorum:
         for task in done:
             task.result()
         if not done:
-            text = f"only {len(self.present)} of at least {self.need.parties} parties came"
-            self.log.say("warning", text=text)
+            self.log.say("warning", text=self.need.lacking(self.present))
 
     async def _listen(self, surroundings: Surroundings) -> None:
         async for datagram in surroundings.statuses():

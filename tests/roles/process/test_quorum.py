@@ -93,6 +93,13 @@ def test_it_goes_on_until_enough_of_those_who_vote_are_there() -> None:
     assert gather(Air([status_of("p1"), status_of("p2")]), need=need)[0] == {"p1", "p2"}
 
 
+def test_when_patience_ends_it_says_whether_parties_lack_or_votes() -> None:
+    need = Need(1, votes=1, voters=frozenset({"p2"}))
+    present, said = gather(Air([status_of("p1")]), within_s=0.2, need=need)
+    assert present == {"p1"}
+    assert "only 0 of at least 1 of those who vote came" in said
+
+
 @pytest.mark.parametrize(
     ("scheme", "threat", "needed"),
     [
