@@ -10,14 +10,14 @@ Implements specs/transport.md, section 8.
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import ClassVar, TypeVar
 
 T = TypeVar("T")
 
 
-class FairQueue(asyncio.Queue[T]):
+class FairQueue(asyncio.Queue[T], ABC):
     """At most `maxsize` items wait, and of one sender no more than its places and bytes."""
 
     places_of_one: ClassVar[int]

@@ -37,7 +37,7 @@ class ChainKeeper:
         terms = self.terms
         if not terms.certifies:
             return
-        terms.require_supported(position, certificate)
+        terms.require_proved(position, certificate)
         if vote is not None:
             self._count(name, position, certificate, vote)
         newest = self._newest.position if self._newest is not None else terms.anchor.position

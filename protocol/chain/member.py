@@ -78,8 +78,8 @@ class ChainTerms:
                 AbortReason.REPLAY, f"position {position}, and the chain begins at {self.anchor.position}"
             )
 
-    def require_supported(self, position: int, certificate: Certificate | None) -> None:
-        """Refuse a claim to a position beyond the anchor that no certificate bears out."""
+    def require_proved(self, position: int, certificate: Certificate | None) -> None:
+        """Refuse a claim to a position beyond the anchor that no certificate proves."""
         if not self.certifies or position <= self.anchor.position:
             return
         if certificate is None or certificate.position != position:
@@ -162,7 +162,7 @@ class ChainMember:
             )
         self.terms.require_reached(position)
         if position > self.position:
-            self.terms.require_supported(position, certificate)
+            self.terms.require_proved(position, certificate)
         known = certificate if position > self.position else self.record.certificate
         missing = self.terms.missing_voters(position, known, voting)
         if missing:
@@ -187,7 +187,7 @@ class ChainMember:
         after = self.record.next_state
         if after is None or certificate is None or position != after.position:
             return None
-        self.terms.require_supported(position, certificate)
+        self.terms.require_proved(position, certificate)
         if certificate.ballot.after != after.hash:
             return None
         self._ahead = None
@@ -223,7 +223,7 @@ class ChainMember:
         if position == self.terms.anchor.position:
             expected, took_part = self.terms.anchor.state_hash, not self.record.forgetful
         elif self.terms.certifies:
-            self.terms.require_supported(position, certificate)
+            self.terms.require_proved(position, certificate)
             expected = certificate.ballot.after if certificate is not None else b""
         else:
             expected = given.claimed

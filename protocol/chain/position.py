@@ -103,10 +103,7 @@ VotersOf: TypeAlias = Callable[[AttemptRecord], Voters]
 
 
 def all_members(colluders: int) -> VotersOf:
-    """On a complete graph every member is a voter.
-
-    On a k-regular one, voters are the holders of our own shares; those of others we cannot count, so all may deny.
-    """
+    """Where every member holds shares of every other, each is a voter."""
     return lambda record: Voters(
         record.members, agreement_threshold(len(record.members), colluders), colluders
     )

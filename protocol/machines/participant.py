@@ -204,7 +204,7 @@ class ParticipantMachine:
         self._be_patient(now)
         context = self._context(stamp)
         self._machine = require_machine(self._scheme, self._scheme.participant_round(context))
-        entered = [] if self._passes_on else [self.record.enter(stamp, context.stated_members)]
+        entered = [] if self._is_passed_on else [self.record.enter(stamp, context.stated_members)]
         try:
             started = self._machine.start(now)
         except Rejection as refusal:
@@ -218,7 +218,7 @@ class ParticipantMachine:
             raise Rejection(AbortReason.REPLAY, f"round {stamp.round} was tried in this session, or is done")
         if stamp.round >= DEFAULT_MAX_INTEGER:
             raise Rejection(AbortReason.WRONG_ROUND, f"round {stamp.round} leaves no number for the next")
-        if not self._passes_on:
+        if not self._is_passed_on:
             self.record.require_repeatable(stamp.round, self.session.members)
         if self._chain is None and not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
@@ -319,7 +319,7 @@ class ParticipantMachine:
             return going_on + self._replay_early(now) if held_up and free else going_on
         self._machine = None
         stalled = self.phase is ParticipantPhase.PREPARING and isinstance(machine.outcome, Failed)
-        passed = self.phase is ParticipantPhase.RUNNING and self._passes_on
+        passed = self.phase is ParticipantPhase.RUNNING and self._is_passed_on
         if stalled or passed:
             self.session = None
         self._move("outcome", ParticipantPhase.WAITING)
@@ -327,7 +327,7 @@ class ParticipantMachine:
         return events + self._conclude(machine.stamp, machine.outcome) + self._replay_early(now)
 
     @property
-    def _passes_on(self) -> bool:
+    def _is_passed_on(self) -> bool:
         """Whether this session has one attempt, in which nobody uploads."""
         return self.session is not None and self.session.supported is not None
 

@@ -183,11 +183,6 @@ class PassingPeer(AttemptMachine):
         self._given: set[PartyId] = set()
         self._give_up_at = 0.0
 
-    @property
-    def _voters(self) -> tuple[PartyId, ...]:
-        """The others who voted already, by what the server showed."""
-        return tuple(name for name in sorted(self._supported.signatures) if name != self._context.name)
-
     def start(self, now: float) -> list[Event]:
         """Show our vote to those who lack it, or wait for those of others."""
         context, record = self._context, self._context.point.record

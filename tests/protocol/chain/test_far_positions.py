@@ -199,7 +199,7 @@ def test_without_the_check_of_certificates_the_same_lie_installs_their_model(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the victim's memory and on its disk: so the test above can fail."""
-    monkeypatch.setattr(ChainTerms, "require_supported", lambda *_: None)
+    monkeypatch.setattr(ChainTerms, "require_proved", lambda *_: None)
     monkeypatch.setattr(ChainTerms, "missing_voters", lambda *_: ())
     monkeypatch.setattr(common_state, "require_certificate", lambda *_: None)
     table = colluding(scheme, ELECTORATES["all"], FAR)
