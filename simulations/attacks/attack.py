@@ -67,6 +67,8 @@ class Attack(ABC):
 
     needs_scheme: ClassVar[bool] = False
     """Whether it works under the scheme `against` alone, or one derived from it."""
+    needs_chain: ClassVar[bool] = False
+    """Whether it works on sums of models that parties hold themselves."""
     needs_defence: ClassVar[bool] = False
     """Whether it works under the defence `against` alone."""
     needs_gradient: ClassVar[bool] = False

@@ -54,6 +54,10 @@ def _require_scheme(request: Request, config: FederationConfig) -> None:
         raise ParameterError(
             [f"{request.attack} is an attack on perturbed and bilateral, not on {request.scheme}"]
         )
+    if entry.needs_chain and not config.load_scheme().has_chain:
+        raise AttackDoesNotFit(
+            f"{request.attack} subtracts sums of models, of which {request.scheme} shows none: use masked, mpc or ampc"
+        )
     if entry.needs_scheme and not request.meets_its_scheme:
         raise ParameterError([f"{request.attack} is an attack on {entry.against}, not on {request.scheme}"])
 

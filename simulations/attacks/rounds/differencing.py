@@ -59,6 +59,7 @@ class ExactDifferencing(Differencing):
 
 class RoundDifferencing(Differencing):
     name = "sums-over-rounds"
+    needs_chain = True
     summary = "two rounds that follow each other and differ by one party"
 
 

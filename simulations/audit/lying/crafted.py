@@ -86,7 +86,9 @@ def _read_row(
     found = [attack.read(target) for target, _ in targets]
     heading = heading_of(request, kind, targets[0][0].note)
     row = image_row(heading, found, [dict(played.truth) for _, played in targets])
-    return replace(row, adversary=LYING_SERVER) if kind == "attack" else row
+    if kind != "attack":
+        return row
+    return replace(row, adversary=LYING_SERVER, threat=repr(targets[0][1].view(request.adversary)))
 
 
 def _summed(uploads: Sequence[Target]) -> Target:
@@ -104,7 +106,7 @@ def _refused_row(attack: CraftedGradients, request: Request) -> Row:
     told = play_told(parties, CraftingServer(parties, model))
     given = _given_at(parties, told, model)
     row = counted_row(request, "attack", "updates at a crafted model", given)
-    return refused(row, told, sum(given))
+    return replace(refused(row, told, sum(given)), threat=repr(told.played.view(request.adversary)))
 
 
 def refused(row: Row, told: Told, given: int) -> Row:

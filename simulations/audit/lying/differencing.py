@@ -55,7 +55,7 @@ def exact_rows(_: ExactDifferencing, request: Request, steps: Steps) -> Iterator
         twice = _second_updates(told.played)
         row = counted_row(request, "attack", AT_ONE_MODEL, [one > 1 for one in twice.values()])
         given = sum(count > 1 for count in twice.values())
-        yield refused(row, told, given)
+        yield replace(refused(row, told, given), threat=repr(told.played.view(request.adversary)))
     else:
         yield replace(_still_row(request, "attack"), adversary=LYING_SERVER)
     if not request.references:
@@ -109,7 +109,8 @@ def _still_row(played_as: Request, kind: RowKind, told_of: Request | None = None
     }
     everyone = np.sum(list(words.values()), axis=0, dtype=encoding.ring.dtype)
     found = subtracted(encoding, everyone, everyone - words[victim])
-    return _judged(told_of or played_as, kind, AT_ONE_MODEL, found, truth[victim, 0])
+    row = _judged(told_of or played_as, kind, AT_ONE_MODEL, found, truth[victim, 0])
+    return replace(row, threat=repr(played.view(played_as.adversary))) if kind == "attack" else row
 
 
 def _null_row(request: Request, target: str) -> Row:
