@@ -73,7 +73,7 @@ DISCONNECT_S = 3.0
 """How long closing may take to disconnect after that."""
 
 _logger = logging.getLogger(__name__)
-_library_logger = library_logger(f"{__name__}.library", RateLimit())
+_library_logger = library_logger(f"{__name__}.client", RateLimit())
 
 
 class StatusQueue(FairQueue[Datagram]):

@@ -105,7 +105,7 @@ def test_answers_that_nobody_asked_for_write_few_lines(
     now = 0.0
 
     async def scenario() -> None:
-        logger = library_logger("test.library", RateLimit(lambda: now))
+        logger = library_logger("test.client", RateLimit(lambda: now))
         client = unconnected(ForeignReader(), logger)
         for number in range(500):
             getattr(client, callback)(None, None, number, [], None)
@@ -114,7 +114,7 @@ def test_answers_that_nobody_asked_for_write_few_lines(
         asyncio.run(scenario())
         now = EVERY_S
         lines = len(caplog.records)
-        logging.getLogger("test.library").error("another")
+        logging.getLogger("test.client").error("another")
     assert lines == 1
     assert "Traceback" not in caplog.text
     assert "499 more" in caplog.records[-1].getMessage()
