@@ -46,6 +46,7 @@ LIBRARIES: dict[str, dict[str, set[str]]] = {
         "": {"numpy", "cryptography", "msgpack", "rich"},
         "learning": {"torch", "safetensors"},
         "broker": {"amqtt"},
+        "pages": {"jinja2", "matplotlib"},
     },
     "simulations": {
         "": {"numpy", "cryptography", "Crypto", "torch"},

@@ -1,0 +1,101 @@
+"""Charts as SVG text inside a page: they scale with the page, need no network, and say in words what they show."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from html import escape
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+# Okabe and Ito's colours: they stay apart for eyes that do not see red from green. Line styles say it once more.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+DASHES = ("-", "--", "-.", ":")
+
+Points = Sequence[tuple[float, float]]
+
+
+class Chart(str):
+    """An `svg` element, which a template takes as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """What a template puts into a page: all text of a chart was escaped when it was drawn."""
+        return str(self)
+
+
+def curves(
+    lines: Mapping[str, Points], *, title: str, across: str, up: str, size: tuple[float, float] = (7.0, 3.2)
+) -> Chart:
+    """One curve per name over a common axis of whole numbers, such as rounds."""
+    figure, axes = _figure(size, across, up)
+    for index, (name, points) in enumerate(lines.items()):
+        axes.plot(
+            [x for x, _ in points],
+            [y for _, y in points],
+            label=_literal(name),
+            color=COLOURS[index % len(COLOURS)],
+            linestyle=DASHES[index // len(COLOURS) % len(DASHES)],
+            marker="o" if len(points) < 40 else None,
+            markersize=3,
+        )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(lines) > 1:
+        axes.legend(frameon=False, fontsize=9)
+    ends = "; ".join(f"{name} ends at {points[-1][1]:.4g}" for name, points in lines.items() if points)
+    return _svg(figure, title, f"{up} over {across}. {ends}" if ends else "no figures yet")
+
+
+def bars(
+    values: Mapping[str, float], *, title: str, up: str, size: tuple[float, float] = (7.0, 3.2)
+) -> Chart:
+    """One bar lying on its side per name, the first on top, each with its figure at its end."""
+    figure, axes = _figure(size, up, "")
+    names = list(values)
+    drawn = axes.barh([_literal(name) for name in names], list(values.values()), color=COLOURS[0])
+    axes.bar_label(drawn, fmt="%.3g", padding=3, fontsize=9)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    return _svg(figure, title, "; ".join(f"{name}: {value:.4g}" for name, value in values.items()))
+
+
+def _style() -> AbstractContextManager[None]:
+    """Text stays text, and equal figures give equal bytes."""
+    return mpl.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "veilsum", "font.family": "sans-serif", "font.size": 11}
+    )
+
+
+def _figure(size: tuple[float, float], across: str, up: str) -> tuple[Figure, Axes]:
+    with _style():
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+    axes.set_xlabel(_literal(across))
+    axes.set_ylabel(_literal(up))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, alpha=0.25)
+    return figure, axes
+
+
+def _literal(text: str) -> str:
+    """Text as it stands: a dollar sign would start a formula, and a leading underscore hides a curve's name."""
+    shown = text.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def _svg(figure: Figure, title: str, words: str) -> Chart:
+    """The figure as an `svg` element with a name and a description for readers who do not see it."""
+    out = io.StringIO()
+    with _style():
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    start = text.index("<svg")
+    opened = text.index(">", start)
+    head = f'<svg role="img" class="chart" aria-label="{escape(title)}" {text[start + 5 : opened]}>'
+    named = f"<title>{escape(title)}</title><desc>{escape(words)}</desc>"
+    return Chart(head + named + text[opened + 1 :])
