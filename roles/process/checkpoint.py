@@ -4,18 +4,21 @@
     model-<rounds>-<hash>.f32      the model: float32, little-endian
     memory-<rounds>-<hash>.bin     what the server's optimiser remembers, if it has one
     step-<rounds>-<hash>.bin       what the step of a chain remembers
-    next-...                       the state that the party voted for, until it is certified
+    next-...                       the state that the party voted for; once it is certified, the model of the next round
+    ....copy                       each of these parts once more (disk/part_files.py)
     lock                           held by the process that lives here
 
 Each checkpoint is a new file: written under a temporary name, flushed, renamed, and the folder flushed; so
 after a crash at any point the newest complete one counts. Model and memory are files of their own, because a decision
 in the middle of a round must be durable before the next message and must not cost the writing of a large model.
 
-The last three checkpoints and what belongs to them are kept. A newest one that is damaged is passed over with a
-warning, and then the party is cautious: a round that was under way counts as spent, since the lost lines may
-have said so; and it has no vote at its position, unless it remembers which it cast. One lost file can at most have
-opened a round; two can have opened it and uploaded in it, so after two the next round counts as spent even if the file
-that is left knows nothing of it. The serial number in the name grows for ever, damaged or not.
+The last three checkpoints are kept, the newest one of each of the last three models, and what belongs to them. A newest
+one that is damaged is passed over with a warning, and then the party is cautious: a round that was under way counts as
+spent, since the lost lines may have said so; and it has no vote at its position, unless it remembers which it cast. One
+lost file can at most have opened a round; two can have opened it and uploaded in it, so after two the next round counts
+as spent even if the file that is left knows nothing of it. Where only the model of a newer checkpoint is lost, with its
+copy, the party goes back to an older model and still knows what it did since: that stays spent, and it states nothing
+of it, as if its disk were gone. The serial number in the name grows for ever, damaged or not.
 
 No key, mask or seed is ever in a checkpoint. The model is not public either, and with a defence the party's learner
 keeps `defence.state`, with its key, in the same folder (roles/learning/defences/keeping.py): the folder is closed to
@@ -36,7 +39,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +56,7 @@ from veilsum.roles.process.chain_fields import (
     unpack_attempts,
     unpack_chain,
 )
+from veilsum.roles.process.disk.part_files import DamagedFile, Part, forget_parts, read_part, write_part
 from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
@@ -60,11 +64,7 @@ _LOCK = "lock"
 _FORMAT = "veilsum checkpoint"
 _FORMAT_VERSION = 5
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
-_PART_NAME = re.compile(r"(model|memory|step|next-model|next-step)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 _LONGEST_FILE = 64 * 1024 * 1024
-
-_Part: TypeAlias = dict[str, Any]
-"""Where a large part is: its file, its SHA-256 and its length in bytes."""
 
 
 class CheckpointError(LocalProtocolError):
@@ -94,7 +94,7 @@ class StateFolder:
         self._settings = settings_hash.hex()
         self._lock: int | None = None
         self._serial = 0
-        self._parts: dict[str, tuple[object, _Part]] = {}
+        self._parts: dict[str, tuple[object, Part]] = {}
 
     def acquire(self) -> None:
         """Move in, or refuse because another process of this party is there."""
@@ -133,24 +133,34 @@ class StateFolder:
                 self.folder, "there is no checkpoint", f"run {self._party} first, or correct the folder"
             )
         passed_over: list[str] = []
+        without_model: dict[str, Any] | None = None
+        unreadable = 0
         for _, path in sorted(self._files(), reverse=True):
             try:
                 fields = _read_fields(path)
                 self._require_ours(path, fields)
-                saved = self._restore(fields)
             except _OtherVersion as other:
                 raise CheckpointError(
                     path,
                     f"it has format {other}, and this version of veilsum reads and writes {_FORMAT_VERSION} only",
                     "end the run with the version that wrote it, or begin a new one with --fresh",
                 ) from None
-            except _Damaged as damage:
+            except DamagedFile as damage:
                 passed_over.append(f"{path.name} is damaged ({damage}) and was passed over")
+                unreadable += without_model is None
                 continue
-            if passed_over:
-                _be_cautious(saved.state, len(passed_over))
-            saved.passed_over = passed_over
-            return saved
+            warnings: list[str] = []
+            try:
+                state = self._restore(fields, warnings)
+            except DamagedFile as damage:
+                passed_over.append(f"{path.name} lacks a part ({damage}) and was passed over")
+                without_model = without_model or fields
+                continue
+            if without_model is not None:
+                _remember(state, without_model)
+            if unreadable:
+                _be_cautious(state, unreadable)
+            return Saved(state, passed_over + warnings)
         raise CheckpointError(
             self.folder,
             "no checkpoint is readable",
@@ -171,7 +181,7 @@ class StateFolder:
     def knows_other_chain_than(self, roster: Roster) -> bool:
         """Whether what is here, readable under whatever settings, is of another chain of models than the roster's."""
         for _, path in sorted(self._files(), reverse=True):
-            with contextlib.suppress(_Damaged):
+            with contextlib.suppress(DamagedFile):
                 chain, anchor = _read_fields(path)["chain"], roster.anchor
                 return chain is not None and anchor is not None and chain["chain"] != anchor.chain.hex()
         return False
@@ -202,7 +212,10 @@ class StateFolder:
             ) from error
 
     def _save_parts(self, state: PersistentState) -> None:
-        """Write the large parts that are not on disk yet; one that is still the same object is."""
+        """Write the large parts that are not on disk yet; one that is still the same object is.
+
+        The state that was voted for becomes the model of the next round without being written again.
+        """
         parts: dict[str, object | None] = {
             "model": state.model,
             "memory": state.memory.get(state.rounds_done),
@@ -212,16 +225,13 @@ class StateFolder:
             if value is None:
                 self._parts.pop(kind, None)
                 continue
-            if kind in self._parts and self._parts[kind][0] is value:
-                continue
-            content = (
-                value if isinstance(value, bytes) else np.ascontiguousarray(value, dtype="<f4").tobytes()
-            )
-            digest = hashlib.sha256(content).hexdigest()
-            ending = "f32" if kind.endswith("model") else "bin"
-            name = f"{kind}-{state.rounds_done:012}-{digest[:16]}.{ending}"
-            replace_private_file(self.folder / name, content)
-            self._parts[kind] = value, {"file": name, "sha256": digest, "length": len(content)}
+            known = next((part for held, part in self._parts.values() if held is value), None)
+            if known is None:
+                content = (
+                    value if isinstance(value, bytes) else np.ascontiguousarray(value, dtype="<f4").tobytes()
+                )
+                known = write_part(self.folder, kind, state.rounds_done, content)
+            self._parts[kind] = value, known
 
     def _fields(self, serial: int, state: PersistentState) -> dict[str, Any]:
         return {
@@ -252,28 +262,22 @@ class StateFolder:
                 "restore the settings (only rounds, deadlines, devices, data and broker may change), or --fresh",
             )
 
-    def _restore(self, fields: Mapping[str, Any]) -> Saved:
-        record = ParticipationRecord(
-            [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
-            dict(_unpacked(spent) for spent in fields["spent"]),
-            _unpacked_updates(fields["given"]),
-            unpack_attempts(fields["entered"]),
-        )
+    def _restore(self, fields: Mapping[str, Any], warnings: list[str]) -> PersistentState:
         parts, rounds_done = fields["parts"], fields["rounds_done"]
-        values: dict[str, Any] = {kind: _read_part(self.folder, part) for kind, part in parts.items()}
+        values: dict[str, Any] = {
+            kind: read_part(self.folder, part, warnings) for kind, part in parts.items()
+        }
         if "model" in values:
             values["model"] = np.frombuffer(values["model"], dtype="<f4").copy()
         self._parts = {kind: (values[kind], part) for kind, part in parts.items()}
         memory = {rounds_done: values["memory"]} if "memory" in values else {}
-        return Saved(
-            PersistentState(
-                rounds_done,
-                values.get("model"),
-                record,
-                fields["attempt"],
-                memory=memory,
-                chain=unpack_chain(fields["chain"], values.get("model"), values),
-            ),
+        return PersistentState(
+            rounds_done,
+            values.get("model"),
+            _unpacked_record(fields),
+            fields["attempt"],
+            memory=memory,
+            chain=unpack_chain(fields["chain"], values.get("model"), values),
         )
 
     def _files(self) -> Iterator[tuple[int, Path]]:
@@ -283,22 +287,33 @@ class StateFolder:
                     yield int(match[1]), path
 
     def _forget_old(self) -> None:
-        """Remove all but the last three checkpoints, and parts that none of these names."""
-        newest_first = [path for _, path in sorted(self._files(), reverse=True)]
-        kept, wanted = 0, set[str]()
-        for path in newest_first:
-            if kept >= KEPT:
+        """Remove all but the last three checkpoints and the newest of each of three models, and what none names."""
+        kept, models, wanted = 0, set[str](), set[str]()
+        for _, path in sorted(self._files(), reverse=True):
+            if kept >= KEPT and len(models) >= KEPT:
                 path.unlink(missing_ok=True)
                 continue
             try:
                 parts = _read_fields(path)["parts"]
-            except _Damaged:
+            except DamagedFile:
+                continue
+            model = parts["model"]["sha256"] if "model" in parts else ""
+            if kept >= KEPT and model in models:
+                path.unlink(missing_ok=True)
                 continue
             kept += 1
+            models.add(model)
             wanted |= {part["file"] for part in parts.values()}
-        for path in self.folder.iterdir():
-            if _PART_NAME.fullmatch(path.name) and path.name not in wanted:
-                path.unlink(missing_ok=True)
+        forget_parts(self.folder, wanted)
+
+
+def _unpacked_record(fields: Mapping[str, Any]) -> ParticipationRecord:
+    return ParticipationRecord(
+        [frozenset(PartyId(name) for name in cohort) for cohort in fields["cohorts"]],
+        dict(_unpacked(spent) for spent in fields["spent"]),
+        _unpacked_updates(fields["given"]),
+        unpack_attempts(fields["entered"]),
+    )
 
 
 def _packed(round_number: int, spent: Spent | None) -> list[Any]:
@@ -331,11 +346,17 @@ def _be_cautious(state: PersistentState, lost: int) -> None:
         state.chain = replace(state.chain, votes_here=False)
 
 
-class _Damaged(Exception):
-    """A file is not what was written."""
+def _remember(state: PersistentState, newer: Mapping[str, Any]) -> None:
+    """Go on from an older model with what a newer checkpoint still says we did; of votes since we know too little."""
+    state.record = replace(_unpacked_record(newer), entered=(-1, ()))
+    state.attempt = newer["attempt"] if newer["rounds_done"] == state.rounds_done else 0
+    if newer["attempt"] > 0:
+        state.record.spent.setdefault(newer["rounds_done"], None)
+    if state.chain is not None and state.chain.next_state is None:
+        state.chain = replace(state.chain, votes_here=False)
 
 
-class _OtherVersion(_Damaged):
+class _OtherVersion(DamagedFile):
     """A file is whole as far as one can tell, and of another version of the format."""
 
 
@@ -353,24 +374,11 @@ def _read_fields(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             fields = json.loads(file.read(_LONGEST_FILE))
     except (OSError, ValueError, RecursionError) as error:
-        raise _Damaged(type(error).__name__) from None
+        raise DamagedFile(type(error).__name__) from None
     if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
-        raise _Damaged("it is no checkpoint")
+        raise DamagedFile("it is no checkpoint")
     if fields.get("format_version") != _FORMAT_VERSION:
         raise _OtherVersion(str(fields.get("format_version"))[:20])
     if fields.pop("checksum", None) != _checksum(fields):
-        raise _Damaged("its checksum does not match")
+        raise DamagedFile("its checksum does not match")
     return fields
-
-
-def _read_part(folder: Path, part: _Part) -> bytes:
-    name: str = part["file"]
-    if not _PART_NAME.fullmatch(name):
-        raise _Damaged("it names no file of ours")
-    try:
-        content: bytes = (folder / name).read_bytes()
-    except OSError as error:
-        raise _Damaged(f"{name}: {error.strerror}") from None
-    if len(content) != part["length"] or hashlib.sha256(content).hexdigest() != part["sha256"]:
-        raise _Damaged(f"{name} is not the file it should be")
-    return content
