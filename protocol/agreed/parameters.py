@@ -230,7 +230,7 @@ class Parameters:
         if self.min_parties > self.encoding.max_parties:
             yield (
                 f"min_parties {self.min_parties} is more than the {self.encoding.max_parties} parties there are: "
-                "lower min_parties or add parties"
+                "add parties; a smaller sum would hide each update among too few"
             )
         yield from self._threshold_problems()
         if self.bias is Bias.COMMON and self.recovery is not Recovery.NONE:

@@ -6,7 +6,6 @@ settings is a new roster version, and brings the broker's logins and access list
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -265,7 +264,9 @@ def require_usable_folder(folder: Path) -> None:
     """Refuse a folder with anything in it: a federation never overwrites keys."""
     if folder.is_dir() and any(folder.iterdir()):
         raise ParameterError(
-            [f"{folder} is not empty: choose a new folder, or remove it: rm -r {shlex.quote(str(folder))}"]
+            [
+                f"{folder} is not empty, and a federation overwrites nothing: name a folder that does not exist yet"
+            ]
         )
     if folder.exists() and not folder.is_dir():
         raise ParameterError([f"{folder} is a file: choose a new folder"])

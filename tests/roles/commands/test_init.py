@@ -280,3 +280,22 @@ def test_changing_the_roster_says_what_to_copy_where(fed: Path, capsys: pytest.C
     assert f"copy {fed / 'roster.json'} to every machine" in capsys.readouterr().out
     assert cli.main(["roster", "sign", str(fed)]) == 0
     assert "signed: roster version 3" in capsys.readouterr().out
+
+
+def test_a_folder_that_exists_is_refused_without_advice_to_destroy_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert cli.main(["init", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "is not empty" in said and "name a folder that does not exist yet" in said
+    assert "rm -" not in said
+
+
+def test_too_few_parties_are_not_told_to_weaken_the_limit_that_protects_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path / "fed"), "--scheme", "masked", "--parties", "2"]) == 2
+    said = capsys.readouterr().err
+    assert "min_parties 3" in said and "add parties" in said
+    assert "lower" not in said
