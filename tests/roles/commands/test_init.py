@@ -288,7 +288,7 @@ def test_a_folder_that_exists_is_refused_without_advice_to_destroy_it(
     (tmp_path / "thesis.tex").write_text("years of work")
     assert cli.main(["init", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "is not empty" in said and "name a folder that does not exist yet" in said
+    require_mentions(said, tmp_path, "empty")
     assert "rm -" not in said
 
 
