@@ -1,20 +1,21 @@
 """What a command leaves behind: a table for people and, with `--json FILE`, the same figures for programs.
 
-`-` is standard output; the table then moves to standard error, so that a pipe receives JSON alone. A file
-appears whole or not at all. A folder that does not exist is refused before the work, not after it.
+`-` is standard output; the table then moves to standard error, so that a pipe receives JSON alone. A file appears
+whole or not at all, and what is no regular file is written through (output_file.py). A folder that does not exist is
+refused before the work, not after it.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from veilsum.roles.cli.output_file import write_output
 from veilsum.transport.printable import json_text, printable, printable_lines
 
 STANDARD_OUTPUT = "-"
@@ -60,10 +61,7 @@ def publish(text: str, figures: Mapping[str, Any], json_target: str | None) -> N
     if json_target == STANDARD_OUTPUT:
         sys.stdout.write(document)
         return
-    target = Path(json_target)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    draft.write_text(document, encoding="utf-8")
-    draft.replace(target)
+    write_output(Path(json_target), document)
 
 
 def _writable_target(text: str) -> str:

@@ -109,7 +109,11 @@ def _write_temporary(path: Path, content: bytes, mode: int) -> Path:
             file.write(content)
             file.flush()
             os.fsync(descriptor)
-    except OSError:
+    except OSError as error:
+        temporary.unlink()
+        # A full disk is told of by the write, which knows no name.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except BaseException:
         temporary.unlink()
         raise
     return temporary

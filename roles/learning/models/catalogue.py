@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.learning.models.dense import densenet
 from veilsum.roles.learning.models.mlp import DEFAULT_WIDTH, mlp
 from veilsum.roles.learning.models.network import Network, Shape
@@ -57,5 +57,5 @@ def _builder(name: str) -> Callable[[Shape, int], Network]:
     if match := _MLP.fullmatch(name):
         return partial(mlp, int(match[1]), int(match[2] or DEFAULT_WIDTH))
     if name not in _BUILDERS:
-        raise LocalProtocolError(f"unknown model {name!r}; allowed: {MODEL_FORMS}")
+        raise ParameterError([f"unknown model {name!r}; allowed: {MODEL_FORMS}"])
     return _BUILDERS[name]

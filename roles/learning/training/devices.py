@@ -12,7 +12,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import torch
@@ -29,19 +29,19 @@ def resolve_device(requested: str, party_index: int, device_count: int, mps: boo
         return _in_turn(party_index, device_count) if device_count else ("mps" if mps else "cpu")
     if requested == "mps":
         if not mps:
-            raise LocalProtocolError("device mps is not available here: use auto or cpu")
+            raise ParameterError(["device mps is not available here: use auto or cpu"])
         return "mps"
     if requested == "cuda":
         if not device_count:
-            raise LocalProtocolError("device cuda: no CUDA device is available here: use auto or cpu")
+            raise ParameterError(["device cuda: no CUDA device is available here: use auto or cpu"])
         return _in_turn(party_index, device_count)
     if match := _INDEXED.fullmatch(requested):
         if int(match[1]) >= device_count:
-            raise LocalProtocolError(
-                f"device {requested}: this machine has {device_count} CUDA devices: use auto or cpu"
+            raise ParameterError(
+                [f"device {requested}: this machine has {device_count} CUDA devices: use auto or cpu"]
             )
         return f"cuda:{int(match[1])}"
-    raise LocalProtocolError(f"device {requested!r} is not one of: {DEVICE_FORMS}")
+    raise ParameterError([f"device {requested!r} is not one of: {DEVICE_FORMS}"])
 
 
 def available_device(requested: str, party_index: int) -> torch.device:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import Table
+from veilsum.roles.cli.output_file import write_output
 from veilsum.simulations.audit.report.verdicts import verdicts
 from veilsum.simulations.audit.rows.row import Row, also, common_cells
 from veilsum.transport.printable import printable, printable_lines
@@ -28,9 +28,7 @@ def replace_figures(path: Path, body: str, name: str = FIGURES) -> None:
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise ParameterError([f"{path} has no place for figures: add the lines {begin} and {end}"])
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(f"{before}{begin}\n\n{printable_lines(body.strip())}\n\n{end}{after}", encoding="utf-8")
-    draft.replace(path)
+    write_output(path, f"{before}{begin}\n\n{printable_lines(body.strip())}\n\n{end}{after}")
 
 
 def require_marks(path: Path, name: str = FIGURES) -> Path:

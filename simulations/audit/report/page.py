@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from veilsum import __version__
+from veilsum.roles.cli.output_file import write_output
 from veilsum.simulations.audit.report.pictures import image_tag
 from veilsum.simulations.audit.report.style import STYLE
 from veilsum.simulations.audit.report.verdicts import Verdict, verdicts, warnings
@@ -48,9 +48,7 @@ class Report:
 
 def write_page(report: Report, path: Path) -> None:
     """Write the page whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(render(report), encoding="utf-8")
-    draft.replace(path)
+    write_output(path, render(report))
 
 
 def render(report: Report) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import STANDARD_OUTPUT, add_json_option, publish
+from veilsum.roles.cli.output_file import require_writable
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.report.page import Section
@@ -69,10 +69,8 @@ def require_targets(args: argparse.Namespace) -> None:
     """Refuse before the work a file that could not be written after it."""
     targets = [getattr(args, name, None) for name in ("json", "html", "markdown", "save_view")]
     for target in {Path(str(one)) for one in targets if one is not None and str(one) != STANDARD_OUTPUT}:
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            draft.touch(exist_ok=False)
-            draft.unlink()
+            require_writable(target)
         except OSError as error:
             raise ParameterError([f"{target} cannot be written: {error.strerror}"]) from error
 

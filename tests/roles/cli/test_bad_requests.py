@@ -72,3 +72,8 @@ def test_a_measured_round_that_fails_says_why_in_words(capsys: pytest.CaptureFix
     error = capsys.readouterr().err
     assert AbortReason.COHORT_TOO_SMALL.value in error
     assert "RunFailed" not in error
+
+
+@pytest.mark.parametrize("wrong", [("--model", "nomodel"), ("--device", "cuda:99")])
+def test_a_model_or_device_that_is_not_there_is_a_wrong_request(wrong: tuple[str, str]) -> None:
+    assert cli.main(["simulate", "--scheme", "plain", "--task", "digits", *wrong]) == 2

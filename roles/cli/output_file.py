@@ -1,0 +1,102 @@
+"""Where an output that a person named goes: whole into a regular file, and through everything else.
+
+A regular file appears whole or not at all: it is written under another name beside it and renamed. A link stays a link;
+the file that it leads to is replaced. A device, a pipe and an open descriptor (`/dev/null`, a FIFO, `/dev/stdout`) are
+written to, because a rename would put a regular file in their place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+
+from veilsum.roles.federation.private_files import replace_file
+
+READER_WITHIN_S = 10.0
+"""How long a pipe may have no reader before we give up."""
+_MOST_LINKS = 40
+_ASK_AGAIN_S = 0.05
+
+
+def write_output(target: Path, text: str) -> None:
+    """Leave a text where it was asked for."""
+    content = text.encode("utf-8")
+    if _is_file_to_replace(target):
+        file = Path(os.path.realpath(target))
+        replace_file(file, content, _mode_for(file))
+        return
+    sys.stdout.flush()
+    with os.fdopen(_open_passage(target), "wb") as passage:
+        passage.write(content)
+
+
+def require_writable(target: Path) -> None:
+    """Raise before the work the error that writing would raise after it, as far as it can be known."""
+    if not _is_file_to_replace(target):
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        return
+    file = Path(os.path.realpath(target))
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    draft.touch(exist_ok=False)
+    draft.unlink()
+
+
+def _is_file_to_replace(target: Path) -> bool:
+    """Whether it is a regular file, or will be one: a name that is free, or a link to one."""
+    if _own_descriptor(target) is not None:
+        return False
+    try:
+        return stat.S_ISREG(target.stat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """The number of the open descriptor of this process that a path such as /dev/stdout leads to."""
+    for _ in range(_MOST_LINKS):
+        folder = os.path.realpath(path.parent)
+        if folder in (f"/proc/{os.getpid()}/fd", "/dev/fd") and path.name.isdecimal():
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
+
+
+def _open_passage(target: Path) -> int:
+    descriptor = _own_descriptor(target)
+    if descriptor is not None:
+        return os.dup(descriptor)
+    if stat.S_ISSOCK(target.stat().st_mode):
+        raise OSError(errno.ENXIO, "is a socket: name a file, a pipe or a device", str(target))
+    give_up = time.monotonic() + READER_WITHIN_S
+    while True:
+        try:
+            # Without O_NONBLOCK, opening a pipe that nobody reads would wait for ever.
+            descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > give_up:
+                raise _nobody_reads(target) if error.errno == errno.ENXIO else error from None
+            time.sleep(_ASK_AGAIN_S)
+            continue
+        os.set_blocking(descriptor, True)
+        return descriptor
+
+
+def _nobody_reads(target: Path) -> OSError:
+    return OSError(errno.ENXIO, f"nobody read this pipe for {READER_WITHIN_S:.0f} s", str(target))
+
+
+def _mode_for(file: Path) -> int:
+    """The mode that the file has, or that a new one gets from this process."""
+    try:
+        return stat.S_IMODE(file.stat().st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return 0o666 & ~mask

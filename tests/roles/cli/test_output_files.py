@@ -1,0 +1,117 @@
+"""An output goes where it was asked for: into a file whole, and through what is no regular file."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.refusals import require_mentions
+from veilsum.roles.cli import main as cli
+from veilsum.roles.cli import output_file
+from veilsum.roles.cli.output_file import write_output
+
+PLAN = ["plan", "--parties", "10", "--max-weight", "100", "--clip", "8", "--bits", "64"]
+
+
+def plan_into(target: Path | str) -> int:
+    return cli.main([*PLAN, "--json", str(target)])
+
+
+def test_a_link_stays_a_link_and_the_file_behind_it_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    file, link = tmp_path / "there" / "file.json", tmp_path / "link.json"
+    file.write_text("old")
+    link.symlink_to(file)
+    assert plan_into(link) == 0
+    assert link.is_symlink()
+    assert json.loads(file.read_text())
+    assert sorted(tmp_path.rglob("*")) == [link, file.parent, file]
+
+
+def test_a_link_that_leads_to_nothing_yet_makes_the_file_it_names(tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to("file.json")
+    assert plan_into(link) == 0
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "file.json").read_text())
+
+
+def test_a_pipe_gets_the_document_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
+    reader.start()
+    assert plan_into(pipe) == 0
+    reader.join(10)
+    assert json.loads(got[0])
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_pipe_that_nobody_reads_is_an_error_and_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output_file, "READER_WITHIN_S", 0.0)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert plan_into(pipe) == 1
+    require_mentions(capsys.readouterr().err, str(pipe), "nobody", "pipe")
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        device.write_bytes(b"x")
+    except PermissionError:
+        device = Path(os.devnull)
+        if os.access(device.parent, os.W_OK):
+            pytest.skip("a failure would destroy the device of this machine")
+    assert plan_into(device) == 0
+    assert stat.S_ISCHR(device.stat().st_mode)
+
+
+def test_standard_output_by_its_path_gets_table_and_document_one_after_the_other(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        command = [sys.executable, "-m", "veilsum", *PLAN, "--json", "/dev/stdout"]
+        assert subprocess.run(command, stdout=out, timeout=60, check=False).returncode == 0
+    table, brace, document = (tmp_path / "out").read_text().partition("\n{")
+    assert "bits" in table
+    assert json.loads(brace + document)
+
+
+def test_a_socket_is_refused_by_name(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="socket") as refused:
+            write_output(tmp_path / "socket", "text")
+    assert refused.value.filename == str(tmp_path / "socket")
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch(0o640)
+    write_output(file, "text")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_a_disk_that_is_full_is_told_with_the_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    file.write_text("old")
+    limited = (
+        "import resource, sys; from veilsum.roles.cli.main import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", limited, *PLAN, "--json", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith(f"veilsum: error: {file}: ")
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
