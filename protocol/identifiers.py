@@ -1,4 +1,4 @@
-"""Names of parties and sessions."""
+"""Names of parties and sessions, and how rounds are told."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ SERVER = PartyId("server")
 SESSION_ID_BYTES = 32
 
 _PARTY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def shown_number(index: int) -> int:
+    """A round or an attempt as people and programs read it: counted from 1.
+
+    Machines, messages, views and learners count from 0, since hashes and seeds are made of that number.
+    """
+    return index + 1
+
+
+def shown_attempt(round_index: int, attempt_index: int) -> str:
+    """One attempt of a round in words."""
+    return f"round {shown_number(round_index)} attempt {shown_number(attempt_index)}"
 
 
 def require_party_id(text: object) -> PartyId:

@@ -35,7 +35,7 @@ from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.crypto.kdf import Purpose, derive_key
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_attempt
 from veilsum.protocol.machines.events import (
     Event,
     PartyNamed,
@@ -367,7 +367,7 @@ def require_same_attempt(sender: str, found: Stamp, expected: Stamp) -> None:
         raise RemoteProtocolError(
             sender,
             AbortReason.WRONG_ROUND,
-            f"round {found.round} attempt {found.attempt}, now is round {expected.round} attempt {expected.attempt}",
+            f"{shown_attempt(found.round, found.attempt)}, now is {shown_attempt(expected.round, expected.attempt)}",
         )
 
 

@@ -17,7 +17,7 @@ from veilsum.protocol.chain.state import ChainState, hash_model
 from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules, voters_rule
 from veilsum.protocol.chain.votes import Certificate, SupportedBallot
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_number
 from veilsum.protocol.machines.attempt import Failed, SumRules, failure_of
 from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
@@ -125,7 +125,7 @@ class ParticipantOnChain(SumRules):
         if position != self._began_at:
             raise Rejection(
                 AbortReason.WRONG_ROUND,
-                f"round {position} in a session that was opened to us at position {self._began_at}",
+                f"round {shown_number(position)} in a session that was opened to us at position {self._began_at}",
             )
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
     Committed,
@@ -215,14 +215,19 @@ class ParticipantMachine:
         if self.session is None or stamp.session != self.session.id:
             raise Rejection(AbortReason.WRONG_SESSION)
         if stamp.round <= self._last_attempt[0] or stamp.round < self.rounds_done:
-            raise Rejection(AbortReason.REPLAY, f"round {stamp.round} was tried in this session, or is done")
+            raise Rejection(
+                AbortReason.REPLAY, f"round {shown_number(stamp.round)} was tried in this session, or is done"
+            )
         if stamp.round >= DEFAULT_MAX_INTEGER:
-            raise Rejection(AbortReason.WRONG_ROUND, f"round {stamp.round} leaves no number for the next")
+            raise Rejection(
+                AbortReason.WRONG_ROUND, f"round {shown_number(stamp.round)} leaves no number for the next"
+            )
         if not self._is_passed_on:
             self.record.require_repeatable(stamp.round, self.session.members)
         if self._chain is None and not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
-                AbortReason.WRONG_ROUND, f"round {stamp.round} begins, our model is of {self.rounds_done}"
+                AbortReason.WRONG_ROUND,
+                f"round {shown_number(stamp.round)} begins, our model has {self.rounds_done} rounds",
             )
 
     def _context(self, stamp: Stamp) -> ParticipantContext:

@@ -26,7 +26,7 @@ from typing import Any
 
 from veilsum.protocol.chain.statements import EnteredAttempt
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_number
 from veilsum.protocol.machines.decisions import AttemptEntered, Decision, RoundSpent, UpdateGiven
 from veilsum.protocol.machines.events import DecisionMade
 from veilsum.protocol.wire.messages import Stamp
@@ -178,7 +178,8 @@ class ParticipationRecord:
         """Refuse a spent round that these parties cannot or must not repeat, and one before our last upload."""
         if round_number < self.given.round:
             raise Rejection(
-                AbortReason.REPLAY, f"round {round_number} after an upload in round {self.given.round}"
+                AbortReason.REPLAY,
+                f"round {shown_number(round_number)} after an upload in round {shown_number(self.given.round)}",
             )
         if round_number not in self.spent:
             return
@@ -212,5 +213,6 @@ class ParticipationRecord:
 
 def _refusal(round_number: int, why: str) -> Rejection:
     return Rejection(
-        AbortReason.DIFFERENCING, f"a sum with our update of round {round_number} may be open already, {why}"
+        AbortReason.DIFFERENCING,
+        f"a sum with our update of round {shown_number(round_number)} may be open already, {why}",
     )

@@ -19,6 +19,8 @@ from veilsum.roles.cli.output_file import write_output
 from veilsum.transport.printable import json_text, printable, printable_lines
 
 STANDARD_OUTPUT = "-"
+SCHEMA = 2
+"""What every JSON document says of its own form: since 2, rounds and attempts are counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def publish(text: str, figures: Mapping[str, Any], json_target: str | None) -> N
     screen.write(printable_lines(text).encode(encoding, "backslashreplace").decode(encoding))
     if json_target is None:
         return
-    document = json_text(_finite(figures), indent=2, allow_nan=False) + "\n"
+    document = json_text(_finite({"schema": SCHEMA, **figures}), indent=2, allow_nan=False) + "\n"
     if json_target == STANDARD_OUTPUT:
         sys.stdout.write(document)
         return

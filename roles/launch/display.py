@@ -52,10 +52,8 @@ class LiveView:
 
     def on_fact(self, fact: Mapping[str, Any]) -> None:
         party, what = str(fact.get("party", "?")), str(fact.get("fact", ""))
-        if "round" in fact:
-            round_text = f"{int(fact['round']) + 1}/{self._config.rounds}"
-        else:
-            round_text = self._rows.get(party, ("", ""))[0]
+        known = self._rows.get(party, ("", ""))[0]
+        round_text = f"{fact['round']}/{self._config.rounds}" if "round" in fact else known
         self._rows[party] = (round_text, what.replace("_", " "))
         if self._live is not None:
             self._live.update(self._table())
@@ -85,7 +83,7 @@ def _line(what: str, fact: Mapping[str, Any], rounds: int) -> str:
     match what:
         case "round_committed":
             members = len(fact.get("members", ()))
-            return f"round {int(fact['round']) + 1}/{rounds} committed by {members} parties"
+            return f"round {fact['round']}/{rounds} committed by {members} parties"
         case "session_began":
             return f"session of {len(fact.get('members', ()))} parties"
         case "round_failed" | "run_failed":
@@ -141,9 +139,9 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
     """The summary for people."""
     rows = [
         (
-            str(one["round"] + 1),
+            str(one["round"]),
             str(len(one["members"])),
-            str(one["attempt"] + 1),
+            str(one["attempt"]),
             (one["model_sha256"] or "-")[:16],
         )
         for one in figures["rounds"]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.identifiers import shown_number
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import apply_update
 
@@ -66,8 +67,8 @@ class ServerStep:
             return apply_update(model, mean, training.payload, training.learning_rate_at(round_number))
         if self.optimizer.remembers and round_number > 0 and round_number not in self.memory:
             raise LocalProtocolError(
-                f"round {round_number} needs what {training.server_optimizer} remembered of the rounds before: resume "
-                "from a checkpoint of this run"
+                f"round {shown_number(round_number)} needs what {training.server_optimizer} remembered of the rounds "
+                "before: resume from a checkpoint of this run"
             )
         updated, after = model, self.memory.get(round_number, b"")
         if mean is not None:

@@ -16,6 +16,7 @@ import sys
 from typing import Any, TextIO
 
 from veilsum.protocol.chain.record import ChainRecord
+from veilsum.protocol.identifiers import shown_number
 from veilsum.protocol.machines.events import (
     AttemptBegan,
     Event,
@@ -64,12 +65,11 @@ class RoleLog:
             case SessionBegan():
                 self.say("session_began", session=event.session.hex()[:16], members=list(event.members))
             case AttemptBegan():
-                self.say("round_began", round=event.round, attempt=event.attempt)
+                self.say("round_began", **_where(event))
             case RoundCommitted():
                 self.say(
                     "round_committed",
-                    round=event.round,
-                    attempt=event.attempt,
+                    **_where(event),
                     members=list(event.members),
                     model_sha256=None if event.model is None else sha256_of(event.model),
                 )
@@ -78,9 +78,7 @@ class RoleLog:
                 self.say("model_taken", rounds_done=event.rounds_done, model_sha256=sha256_of(event.model))
                 self.tell_position(event.chain)
             case RoundFailed() | RunFailed():
-                fields = (
-                    {} if isinstance(event, RunFailed) else {"round": event.round, "attempt": event.attempt}
-                )
+                fields = {} if isinstance(event, RunFailed) else _where(event)
                 self.say(
                     "run_failed" if isinstance(event, RunFailed) else "round_failed",
                     **fields,
@@ -122,6 +120,11 @@ class _Bridge(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._log.say("warning", text=record.getMessage())
+
+
+def _where(event: AttemptBegan | RoundCommitted | RoundFailed) -> dict[str, int]:
+    """The round and the attempt of an event, as people count them."""
+    return {"round": shown_number(event.round), "attempt": shown_number(event.attempt)}
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from veilsum.protocol.identifiers import SERVER
+from veilsum.protocol.identifiers import SERVER, shown_number
 from veilsum.roles.cli.output import Table
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.monitor.status import Status, open_status
@@ -93,8 +93,8 @@ def _row(name: str, status: Status | None, late: str) -> tuple[str, ...]:
         return (name, "", "", "", "", "", "", late)
     return (
         name,
-        f"{status.round}/{status.rounds}",
-        str(status.attempt),
+        f"{round_in_work(status)}/{status.rounds}",
+        str(shown_number(status.attempt)),
         status.phase,
         f"{status.sent_bytes / 1024:.1f}",
         f"{status.received_bytes / 1024:.1f}",
@@ -103,10 +103,20 @@ def _row(name: str, status: Status | None, late: str) -> tuple[str, ...]:
     )
 
 
+def round_in_work(status: Status) -> int:
+    """The round that a party is in, counted from 1; after the run its last. A status carries how many are done."""
+    return min(shown_number(status.round), status.rounds)
+
+
+def _shown(status: Status) -> dict[str, Any]:
+    numbers = {"round": round_in_work(status), "attempt": shown_number(status.attempt)}
+    return asdict(status) | numbers | {"rounds_done": status.round}
+
+
 def figures_of(loaded: LoadedFederation, board: Board) -> dict[str, Any]:
     return {
         "federation": loaded.config.name,
-        "statuses": {name: asdict(status) for name, status in sorted(board.statuses.items())},
+        "statuses": {name: _shown(status) for name, status in sorted(board.statuses.items())},
         "late": late_parties(loaded, board),
         "refused_statuses": board.refused,
     }

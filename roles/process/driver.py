@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, Rejection, RemoteProtocolError
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_number
 from veilsum.protocol.machines.events import Event, TrainingRequested, WorkRequested
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Envelope, encode_envelope
@@ -232,11 +232,11 @@ class Driver:
         try:
             update = await self._aside(partial(train_as_asked, learner, request))
         except ProtocolError as error:
-            self.log.say("training_failed", round=request.round, text=str(error))
+            self.log.say("training_failed", round=shown_number(request.round), text=str(error))
             await self._feed_step(partial(request.failed, error))
         else:
             self.observer.trained(self.wall_clock(), self.party, request.round, update)
-            self.log.say("trained", round=request.round, loss=update.loss)
+            self.log.say("trained", round=shown_number(request.round), loss=update.loss)
             result = LocalResult(update.payload, update.samples)
             await self._feed_step(partial(request.then, result))
         finally:

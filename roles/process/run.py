@@ -229,7 +229,7 @@ class RoleProcess:
             transport = self._transport()
             self.log.say(
                 "started",
-                round=self.state.rounds_done,
+                rounds_done=self.state.rounds_done,
                 rounds=self.rules.rounds,
                 life=self.state.life,
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_number
 from veilsum.roles.cli.output import Table
 from veilsum.simulations.lies.lie import Lie
 from veilsum.simulations.lies.registry import LIES, schemes_of
@@ -67,7 +67,7 @@ class LieReport:
             "falsified_commits": self.falsified_commits,
             "noticed": [one.figures() for one in self.noticed],
             "named": list(self.named),
-            "committed": list(self.committed),
+            "committed": [shown_number(one) for one in self.committed],
             "abort_reason": self.abort_reason.name if self.abort_reason is not None else None,
         }
 
@@ -78,7 +78,7 @@ class LieReport:
         return "\n".join([table, *self._summary(), ""])
 
     def _summary(self) -> Iterator[str]:
-        rounds = ", ".join(str(one + 1) for one in self.committed)
+        rounds = ", ".join(str(shown_number(one)) for one in self.committed)
         yield f"told          {f'{self.told} times' if self.told else 'never: this run gave no occasion for it'}"
         yield f"named         {', '.join(self.named) or 'nobody'}"
         yield f"committed     {f'round {rounds}' if rounds else 'nothing'}"

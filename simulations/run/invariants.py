@@ -34,7 +34,7 @@ import numpy as np
 
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import LocalProtocolError
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_attempt, shown_number
 from veilsum.protocol.machines.decisions import Decision, RoundSpent, UpdateGiven, VoteCast
 from veilsum.protocol.machines.events import DecisionMade, Event, RoundCommitted, SessionBegan
 from veilsum.protocol.secure_sum.shares import ReleasedShares, SealedShares, ShareKind
@@ -157,18 +157,23 @@ class InvariantMonitor(RunObserver):
 
     def _note_commit(self, party: PartyId, event: RoundCommitted) -> None:
         if event.round <= self._newest.get(party, -1):
-            raise InvariantViolated("I6", f"{party} commits round {event.round} after {self._newest[party]}")
+            raise InvariantViolated(
+                "I6",
+                f"{party} commits round {shown_number(event.round)} after {shown_number(self._newest[party])}",
+            )
         self._newest[party] = event.round
         first, members = self._members.setdefault(event.round, (party, event.members))
         if members != event.members:
             raise InvariantViolated(
-                "I3", f"round {event.round}: {first} has {members}, {party} has {event.members}"
+                "I3", f"round {shown_number(event.round)}: {first} has {members}, {party} has {event.members}"
             )
         if not event.model_hash:
             return
         first, model_hash = self._hashes.setdefault(event.round, (party, event.model_hash))
         if model_hash != event.model_hash:
-            raise InvariantViolated("I3", f"round {event.round}: {first} and {party} hold different models")
+            raise InvariantViolated(
+                "I3", f"round {shown_number(event.round)}: {first} and {party} hold different models"
+            )
 
     def sent(self, now: float, party: PartyId, receiver: PartyId, message: Message, size: int) -> None:
         if party == SERVER:
@@ -201,7 +206,7 @@ class InvariantMonitor(RunObserver):
         self, invariant: str, party: PartyId, decision: type[Decision], message: Message
     ) -> None:
         if not self._decisions.holds(party, decision, message.stamp):
-            where = f"round {message.stamp.round}.{message.stamp.attempt}"
+            where = shown_attempt(message.stamp.round, message.stamp.attempt)
             raise InvariantViolated(
                 invariant,
                 f"{party} sends {kind_of(message)} in {where} before {decision.__name__} is durable",
@@ -212,7 +217,7 @@ class InvariantMonitor(RunObserver):
         if not self._server_lies and not self._told_decided.get((holder, _attempt(stamp)), False):
             raise InvariantViolated(
                 "I4",
-                f"{holder} releases shares in round {stamp.round}.{stamp.attempt}; "
+                f"{holder} releases shares in {shown_attempt(stamp.round, stamp.attempt)}; "
                 f"the server asked for them before {RoundSpent.__name__} was durable",
             )
 
@@ -220,7 +225,9 @@ class InvariantMonitor(RunObserver):
         stamp = message.stamp
         survivors = self._lists.get((holder, _attempt(stamp)), ())
         if self._released_for.setdefault((holder, stamp.round), survivors) != survivors:
-            raise InvariantViolated("I4", f"{holder} releases shares for two lists in round {stamp.round}")
+            raise InvariantViolated(
+                "I4", f"{holder} releases shares for two lists in round {shown_number(stamp.round)}"
+            )
         for kind, shares in (
             (ShareKind.SELF_MASK, message.self_masks),
             (ShareKind.MASKING_KEY, message.masking_keys),
@@ -233,7 +240,9 @@ class InvariantMonitor(RunObserver):
         stamp = message.stamp
         key = (sender, kind_of(message), _attempt(stamp))
         if key in self._uploads:
-            raise InvariantViolated("I5", f"{sender} uploads twice in round {stamp.round}.{stamp.attempt}")
+            raise InvariantViolated(
+                "I5", f"{sender} uploads twice in {shown_attempt(stamp.round, stamp.attempt)}"
+            )
         self._uploads.add(key)
 
 

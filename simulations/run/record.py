@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from veilsum.protocol.agreed.parameters import Schedule
 from veilsum.protocol.errors import AbortReason
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.events import (
     Event,
     PartyNamed,
@@ -39,7 +39,9 @@ _BLOCK = 1 << 18
 
 @dataclass(repr=False)
 class RoundRecord:
-    """One committed round. Byte counts are of all participants together, since the round before.
+    """One committed round; rounds and attempts are counted from 1.
+
+    Byte counts are of all participants together, since the round before.
 
     There is no `loss` where a perturbed round was closed without a step: parties only know that of the perturbation.
     """
@@ -125,7 +127,9 @@ class Recorder(RunObserver):
             case RoundCommitted():
                 if party == SERVER and event.total is not None:
                     self.server_sum = Carried(event.total, members=event.members)
-                if event.model is not None and (not self.rounds or self.rounds[-1].round < event.round):
+                if event.model is not None and (
+                    not self.rounds or self.rounds[-1].round < shown_number(event.round)
+                ):
                     self._remember(now, event)
             case RoundFailed():
                 self._note_failure(party, event)
@@ -162,8 +166,8 @@ class Recorder(RunObserver):
         ]
         self.rounds.append(
             RoundRecord(
-                round=event.round,
-                attempt=event.attempt,
+                round=shown_number(event.round),
+                attempt=shown_number(event.attempt),
                 members=event.members,
                 model_hash=event.model_hash,
                 model_sha256=sha256_of(event.model),
@@ -187,12 +191,14 @@ class Recorder(RunObserver):
         """A model of the agreed length, made of updates that were there."""
         absent = [name for name in event.members if (event.round, name) not in self._updates]
         if absent:
-            raise InvariantViolated("I1", f"round {event.round} counts {absent[0]}, who gave no update")
+            raise InvariantViolated(
+                "I1", f"round {shown_number(event.round)} counts {absent[0]}, who gave no update"
+            )
         assert event.model is not None
         length, agreed = len(event.model), self.federation.parameters.dimension
         if length != agreed:
             raise InvariantViolated(
-                "I1", f"the model of round {event.round} has {length} values, not {agreed}"
+                "I1", f"the model of round {shown_number(event.round)} has {length} values, not {agreed}"
             )
 
     def _compare(
@@ -214,12 +220,13 @@ class Recorder(RunObserver):
             encoded = encoding.encode(update.payload, update.samples)
             if len(encoded) != len(total):
                 raise InvariantViolated(
-                    "I1", f"the sum of round {event.round} has {len(total)} words, not {len(encoded)}"
+                    "I1",
+                    f"the sum of round {shown_number(event.round)} has {len(total)} words, not {len(encoded)}",
                 )
             add_into(total, encoded)
         if not np.array_equal(total, event.total):
             raise InvariantViolated(
-                "I1", f"the sum of round {event.round} is not the sum of its members' inputs"
+                "I1", f"the sum of round {shown_number(event.round)} is not the sum of its members' inputs"
             )
         del total
         mean, _ = encoding.decode_mean(event.total, len(updates))

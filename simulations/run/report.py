@@ -36,9 +36,9 @@ def describe(result: SimulationResult) -> str:
 def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
     best, count = headline(one.metrics), len(one.members)
     return (
-        str(one.round + 1),
+        str(one.round),
         " ".join(one.members) if count <= NAMES_SHOWN else f"{count} parties",
-        str(one.attempt + 1),
+        str(one.attempt),
         f"{one.loss:.4f}" if one.loss is not None else "",
         f"{best[1]:.4f}" if best is not None else "",
         f"{one.bytes_up / (count * plain_up):.2f}",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from veilsum.protocol.crypto.aead import watch_seals
 from veilsum.protocol.crypto.linear_tag import watch_tags
 from veilsum.protocol.errors import ParameterError, Rejection
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import RoundOpened
@@ -231,7 +231,7 @@ class RoundProgress(RunObserver):
 
     def noted(self, now: float, party: PartyId, event: Event) -> None:
         if isinstance(event, RoundCommitted):
-            self._progress.update(event.round + 1, f"rounds, {len(event.members)} parties")
+            self._progress.update(shown_number(event.round), f"rounds, {len(event.members)} parties")
 
 
 def _run(

@@ -25,7 +25,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_attempt, shown_number
 from veilsum.protocol.machines.events import RoundCommitted
 from veilsum.protocol.secure_sum.shares import ReleasedShares, ShareKind
 from veilsum.simulations.run.invariants import InvariantMonitor, InvariantViolated
@@ -74,7 +74,7 @@ def _sum_violations(
 ) -> Iterator[InvariantViolated]:
     if table.liars & set(commit.members) and not table.federation.scheme.exact:
         return
-    where = f"round {commit.round} at {party} over {', '.join(commit.members)}"
+    where = f"round {shown_number(commit.round)} at {party} over {', '.join(commit.members)}"
     untrained = [name for name in commit.members if (name, commit.round) not in table.inputs]
     if untrained:
         yield InvariantViolated("I1", f"{where}: {untrained[0]} never trained")
@@ -130,7 +130,8 @@ def _rebuilt_violations(
         others = holders.get((session, round_number, attempt, target, ShareKind.MASKING_KEY), set())
         if kind is ShareKind.SELF_MASK and min(len(who), len(others)) >= threshold:
             yield InvariantViolated(
-                "I4", f"both secrets of {target} can be rebuilt in round {round_number}.{attempt}"
+                "I4",
+                f"both secrets of {target} can be rebuilt in {shown_attempt(round_number, attempt)}",
             )
 
 

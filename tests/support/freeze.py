@@ -178,8 +178,9 @@ def _remembered(figures: Json) -> Json:
 
 
 def _round_line(one: Json) -> str:
+    """Rounds and attempts stand in the recorded file as machines count them, from 0."""
     return (
-        f"{one['round']} attempt {one['attempt']} up {one['bytes_up']} down {one['bytes_down']} "
+        f"{one['round'] - 1} attempt {one['attempt'] - 1} up {one['bytes_up']} down {one['bytes_down']} "
         f"at {one['virtual_s']:.6f} model {one['model_sha256'][:16]} of {','.join(one['members'])}"
     )
 

@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
     )
-    parser.add_argument("--init", type=Path, metavar="FILE", help="the model of round 0, as safetensors")
+    parser.add_argument(
+        "--init", type=Path, metavar="FILE", help="the model before the first round, as safetensors"
+    )
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on from the last checkpoints")
     again.add_argument("--fresh", action="store_true", help="forget an earlier run")

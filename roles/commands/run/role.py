@@ -71,7 +71,9 @@ def _add_identity(parser: argparse.ArgumentParser, *, named: bool) -> None:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     """What the run begins from, and what it leaves behind."""
-    parser.add_argument("--init", type=Path, metavar="FILE", help="the model of round 0, as safetensors")
+    parser.add_argument(
+        "--init", type=Path, metavar="FILE", help="the model before the first round, as safetensors"
+    )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint, if there is one"

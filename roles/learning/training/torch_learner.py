@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.identifiers import shown_number
 from veilsum.roles.learning.contract import FloatVector, LocalUpdate, TrainingFailed, require_float_vector
 from veilsum.roles.learning.defences.guard import Fitter, Guard, Party, PlainFitter, RoundWork
 from veilsum.roles.learning.seeds import again, derive_seed, generator
@@ -96,8 +97,8 @@ class TorchLearner:
             payload = self._guard.release(payload, unchanged, work)
         if not np.isfinite(payload).all():
             raise TrainingFailed(
-                f"party {self._party + 1} of {self._parties}, round {round}: training gave values that are not finite; "
-                "lower the learning rate or check the data"
+                f"party {self._party + 1} of {self._parties}, round {shown_number(round)}: training gave values that "
+                "are not finite; lower the learning rate or check the data"
             )
         return LocalUpdate(payload, self.samples, loss, local)
 
@@ -172,7 +173,7 @@ class TorchLearner:
                 yield module
         except TrainingFailed as error:
             raise TrainingFailed(
-                f"party {self._party + 1} of {self._parties}, round {round}: {error}"
+                f"party {self._party + 1} of {self._parties}, round {shown_number(round)}: {error}"
             ) from error
         except ProtocolError:
             raise

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from veilsum.protocol.identifiers import shown_number
 from veilsum.protocol.perturbation.algebra.key import PerturbationKey
 from veilsum.protocol.perturbation.algebra.layout import term_sizes
 from veilsum.protocol.perturbation.algebra.recovery import recover
@@ -56,7 +57,7 @@ class PerturbationKeys:
         """The key of an attempt of a round, of the last one if none is named."""
         attempts = [one for one in self._public if one[0] == round_ and attempt in (None, one[1])]
         if not attempts:
-            raise AttackDoesNotFit(f"the view holds no perturbation of round {round_}")
+            raise AttackDoesNotFit(f"the view holds no perturbation of round {shown_number(round_)}")
         public = self._public[max(attempts)]
         mine = self._secrets[public.key_id]
         settings = read_settings(self._options, cast(Loss, public.loss))

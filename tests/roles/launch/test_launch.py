@@ -115,7 +115,7 @@ async def a_killed_process() -> asyncio.subprocess.Process:
 def test_the_summary_of_a_run_that_failed_after_a_round_says_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     make_federation(folder, "plain", 3)
-    committed = {"fact": "round_committed", "round": 0, "attempt": 0, "members": ["p1"]}
+    committed = {"fact": "round_committed", "round": 1, "attempt": 1, "members": ["p1"]}
     killed = asyncio.run(a_killed_process())
     summaries = []
     for facts in ([], [committed]):

@@ -179,7 +179,7 @@ def test_bytes_of_any_login_end_no_process_and_fill_no_log(tmp_path: Path) -> No
         with Company(fed) as company:
             asyncio.run(flood(company, broker))
             (server, *others) = company.roles
-            assert [fact["round"] for fact in server.told("round_committed")] == [0, 1]
+            assert [fact["round"] for fact in server.told("round_committed")] == [1, 2]
             warnings = [fact["text"] for fact in server.told("warning")]
             assert any("status" in text for text in warnings)
             for role in (server, *others):

@@ -50,7 +50,7 @@ def test_the_figures_say_what_was_noticed_of_a_lying_server(
 def test_the_figures_name_the_author_of_a_wrong_share(capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "masked", "client:share")
     assert found["named"] == found["liars"] == ["p1"]
-    assert found["committed"] == [0, 1, 2, 3]
+    assert found["committed"] == [1, 2, 3, 4]
     assert found["abort_reason"] is None
 
 

@@ -34,7 +34,7 @@ def vectors(scheme: str, **changes: Any) -> FederationConfig:
 def require_sound(result: SimulationResult, rounds: int) -> None:
     """The recorder has checked sums and agreement as it went; what is left is that the run came to its end."""
     assert result.failed is None
-    assert [one.round for one in result.rounds] == list(range(rounds))
+    assert [one.round for one in result.rounds] == list(range(1, rounds + 1))
     assert all(one.exact for one in result.rounds)
     finished = {node.name for node in result.simulation.nodes.values() if node.ended is not None}
     assert finished == {node.name for node in result.simulation.nodes.values() if node.alive}

@@ -124,7 +124,7 @@ def test_a_round_without_a_step_keeps_model_and_memory(skipped: int) -> None:
 
 
 def test_a_round_without_the_memory_of_those_before_is_refused() -> None:
-    with refusal(LocalProtocolError, "round", 4, "adam", "checkpoint"):
+    with refusal(LocalProtocolError, "round", 5, "adam", "checkpoint"):
         ServerStep(OPTIONS, optimizer_for("adam")).apply(to_vector(network()), means(1, 130)[0], 4)
 
 
@@ -231,7 +231,7 @@ def test_a_server_that_crashes_goes_on_with_what_its_optimiser_remembers() -> No
         recorder = Recorder(federation)
         simulation = Simulation(federation, faults, observer=recorder)
         simulation.run()
-        assert [one.round for one in recorder.rounds] == [0, 1, 2, 3]
+        assert [one.round for one in recorder.rounds] == [1, 2, 3, 4]
         assert simulation.nodes[SERVER].disk.life == len(faults.crashes)
         return recorder
 

@@ -262,7 +262,7 @@ def test_all_parties_measure_the_same_metrics_headline_first(digits: Task) -> No
 def test_a_loss_that_is_not_finite_ends_the_round_naming_party_and_round(digits: Task) -> None:
     hot = TrainingOptions(learning_rate=1e30)
     party = learner(digits, party=3, options=hot)
-    with refusal(TrainingFailed, 4, 5, "round", 2, "learning"):
+    with refusal(TrainingFailed, 4, 5, "round", 3, "learning"):
         party.train(party.initial_model(), 2)
 
 
@@ -270,7 +270,7 @@ def test_a_step_that_overflows_after_a_finite_loss_is_refused_too() -> None:
     options = TrainingOptions(payload="model", learning_rate=3e38, local_epochs=1, batch_size=None)
     task = replace(tiny(), objective="mse")
     party = learner(task, party=1, parties=2, options=options)
-    with refusal(TrainingFailed, "party", 2, "round", 0, "finite"):
+    with refusal(TrainingFailed, "party", 2, "round", 1, "finite"):
         party.train(party.initial_model() * np.float32(10), 0)
 
 
