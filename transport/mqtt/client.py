@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,8 +25,6 @@ from veilsum.transport.mqtt.topics import party_in
 from veilsum.transport.printable import printable
 
 if TYPE_CHECKING:
-    import ssl
-
     from veilsum.transport.base import Address
     from veilsum.transport.foreign import ForeignReader
     from veilsum.transport.mqtt.broker_address import BrokerAddress
@@ -44,6 +43,17 @@ NOT_GRANTED = 128
 """SUBACK reasons from here on refuse a subscription."""
 FINAL_REFUSALS = {133, 134, 135, 138, 140}
 """CONNACK reasons that trying again does not change: identifier, password, authorisation, ban, method."""
+CERTIFICATE_ALERTS = (
+    "ALERT_BAD_CERTIFICATE",
+    "ALERT_UNSUPPORTED_CERTIFICATE",
+    "ALERT_CERTIFICATE_REVOKED",
+    "ALERT_CERTIFICATE_EXPIRED",
+    "ALERT_CERTIFICATE_UNKNOWN",
+    "ALERT_CERTIFICATE_REQUIRED",
+    "ALERT_UNKNOWN_CA",
+    "ALERT_ACCESS_DENIED",
+)
+"""What a broker answers to a certificate of ours that it does not take, behind the version of TLS (RFC 8446, 6.2)."""
 
 Protocol: TypeAlias = aiomqtt.ProtocolVersion
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
@@ -180,6 +190,13 @@ def code_of(error: aiomqtt.MqttError) -> int | None:
     """The number of that reason."""
     reason = reason_of(error)
     return None if reason is None else reason.value
+
+
+def is_wrong_certificate(error: BaseException | None) -> bool:
+    """Whether a handshake failed over a certificate, the broker's or ours; all else may go well the next time."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return True
+    return isinstance(error, ssl.SSLError) and (error.reason or "").endswith(CERTIFICATE_ALERTS)
 
 
 def _largest_packet_for_us() -> Properties:

@@ -12,6 +12,9 @@ a pause that grows: a broker that ties identifiers to logins lets nobody do that
 one that does not must not be able to end a run with it. Rejected: to end with an error that asks the operator to stop
 one of two processes, which gave every login of such a broker the power to end every process.
 
+Only a certificate or a login that is wrong ends a link for good. A handshake that breaks does not: a load balancer
+accepts connections for a broker that is just starting again, and hangs up.
+
 Implements specs/transport.md, sections 2 and 9.
 """
 
@@ -21,7 +24,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import ssl
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Self
 
@@ -42,6 +44,7 @@ from veilsum.transport.mqtt.client import (
     WRONG_VERSION,
     BrokerClient,
     code_of,
+    is_wrong_certificate,
     library_logger,
     new_client,
     reason_of,
@@ -320,7 +323,7 @@ class MqttLink:
     def _raise_if_final(self, error: aiomqtt.MqttError) -> None:
         """Turn a refusal to connect that cannot be cured by trying again into its typed error."""
         reason, value = reason_of(error), code_of(error)
-        if isinstance(error.__context__, ssl.SSLError):
+        if is_wrong_certificate(error.__context__):
             raise BrokerRefused(str(self._broker), f"TLS: {error}") from error
         if value in FINAL_REFUSALS:
             raise BrokerRefused(str(self._broker), str(reason)) from error
