@@ -66,12 +66,18 @@ def publish(text: str, figures: Mapping[str, Any], json_target: str | None) -> N
     write_output(Path(json_target), document)
 
 
-def _writable_target(text: str) -> str:
-    if text != STANDARD_OUTPUT and not Path(text).parent.is_dir():
+def file_target(text: str) -> Path:
+    """A file that can be written later: refused now if its folder is missing, or if it is a folder itself."""
+    path = Path(text)
+    if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder of {text} does not exist: create it first")
-    if Path(text).is_dir():
+    if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
-    return text
+    return path
+
+
+def _writable_target(text: str) -> str:
+    return text if text == STANDARD_OUTPUT else str(file_target(text))
 
 
 def _finite(value: Any) -> Any:

@@ -117,6 +117,11 @@ class FederationValues:
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", MappingProxyType(dict(self.devices)))
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        given: object = self.parties
+        if isinstance(given, int) and not isinstance(given, bool):
+            object.__setattr__(self, "parties", party_names(given))
+        elif isinstance(given, list):
+            object.__setattr__(self, "parties", tuple(given))
         problems = list(self._form_problems())
         if not problems:
             object.__setattr__(self, "parties", tuple(sorted(self.parties)))

@@ -5,13 +5,14 @@
     veilsum simulate --scheme masked --faults drop=0.1,duplicate=0.1,reorder=0.2 --task vectors:1000
     veilsum simulate --scheme masked --parties 8 --lie server:shift --task vectors:1000
     veilsum simulate --lie list
-    veilsum simulate fed/federation.toml --json out.json
+    veilsum simulate fed/federation.toml --json out.json --html out.html
 
 A task, scheme or defence that FILE names as code of its own is loaded, so simulate only files that you would run.
 
 Everything follows from --seed: data split, initial model, batches, faults and who is lost. The table has one line
 per round; below it stand the final metric beside the compared run, the cost against plain FedAvg, and what each role
-saw. A run that ends without all its rounds exits with 1 and says why.
+saw. A run that ends without all its rounds exits with 1 and says why; after Ctrl-C the finished rounds are shown and
+written all the same, and it exits with 130. `--compare plain` is FedAvg without the defence, if there is one.
 
 With --lie a party breaks the protocol in the way that the name says, and all others are honest. The table then has one
 line for each thing that an honest party noticed; below it stand whom they named, which rounds they committed, and how
@@ -25,7 +26,9 @@ import argparse
 import sys
 
 from veilsum.roles.cli.flags import add_federation_arguments, config_from_arguments
-from veilsum.roles.cli.output import add_json_option, publish
+from veilsum.roles.cli.output import add_json_option, file_target, publish
+
+EXIT_INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let a party lie in this way, and show what the others noticed; `--lie list` shows all names",
     )
     add_json_option(parser)
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        type=file_target,
+        help="also write a page with curves, bytes and who saw what",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.machines.scheme import starting_warnings
+    from veilsum.roles.cli.output_file import write_output
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.simulations.lies.registry import LISTED
     from veilsum.simulations.lies.report import describe_lies, list_lies
+    from veilsum.simulations.run.page import simulation_page
     from veilsum.simulations.run.report import describe
     from veilsum.simulations.run.simulate import simulate
 
@@ -71,7 +82,13 @@ def run(args: argparse.Namespace) -> int:
     base = FederationConfig.from_toml(args.file, run_code=True) if args.file else None
     config = config_from_arguments(args, base)
     result = simulate(
-        config, faults=args.faults, drop=args.drop, compare=args.compare, progress=True, lie=args.lie
+        config,
+        faults=args.faults,
+        drop=args.drop,
+        compare=args.compare,
+        progress=True,
+        lie=args.lie,
+        keep_finished=True,
     )
     federation = result.federation
     for text in (
@@ -81,6 +98,10 @@ def run(args: argparse.Namespace) -> int:
     ):
         sys.stderr.write(f"note: {text}\n")
     publish(describe(result), result.figures(), args.json)
+    if args.html is not None:
+        write_output(args.html, simulation_page(result))
+    if result.interrupted:
+        return EXIT_INTERRUPTED
     if result.lie is not None:
         return 0
     return 1 if result.failed is not None else 0

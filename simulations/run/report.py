@@ -26,11 +26,18 @@ NAMES_SHOWN = 8
 def describe(result: SimulationResult) -> str:
     if result.lie is not None:
         return result.lie.describe()
+    return "\n".join([Table(title(result), COLUMNS, rows(result)).render(), *summary(result), ""])
+
+
+def title(result: SimulationResult) -> str:
     config = result.federation.config
-    title = f"{config.scheme}: {len(config.parties)} parties, task {config.task}, seed {config.seed}"
+    return f"{config.scheme}: {len(config.parties)} parties, task {config.task}, seed {config.seed}"
+
+
+def rows(result: SimulationResult) -> list[tuple[str, ...]]:
+    """One row per committed round, under COLUMNS."""
     plain = result.plain_bytes
-    table = Table(title, COLUMNS, [_row(one, *plain) for one in result.rounds]).render()
-    return "\n".join([table, *_summary(result), ""])
+    return [_row(one, *plain) for one in result.rounds]
 
 
 def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
@@ -48,7 +55,7 @@ def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
     )
 
 
-def _summary(result: SimulationResult) -> Iterator[str]:
+def summary(result: SimulationResult) -> Iterator[str]:
     yield from _outcome(result)
     yield from _comparison(result)
     yield from _cost(result)
@@ -64,6 +71,8 @@ def _outcome(result: SimulationResult) -> Iterator[str]:
     lost = [node.name for node in result.simulation.participants if not node.alive]
     if lost:
         yield f"lost parties  {', '.join(lost)}"
+    if result.interrupted:
+        yield f"INTERRUPTED   after {len(result.rounds)} of {result.federation.config.rounds} rounds"
     if result.failed is not None:
         yield f"ABORTED       {result.failed.reason.value}: {result.failed.detail}"
     yield f"model         sha256 {sha256_of(result.model)[:16]}"
@@ -79,7 +88,8 @@ def _comparison(result: SimulationResult) -> Iterator[str]:
     beside = headline(baseline.metrics) if baseline is not None else None
     text = f"{best[0]:<13} {best[1]:.4f}"
     if baseline is not None and beside is not None:
-        text += f"   {baseline.name} {beside[1]:.4f}"
+        left_out = " without the defence" if baseline.defence_left_out else ""
+        text += f"   {baseline.name}{left_out} {beside[1]:.4f}"
         if baseline.model is not None:
             same = sha256_of(baseline.model) == sha256_of(result.model)
             apart = f"   models {result.baseline_distance:.1e} apart"

@@ -59,6 +59,8 @@ class Baseline:
     name: str
     metrics: dict[str, float]
     model: Model | None = field(default=None, repr=False)
+    defence_left_out: bool = False
+    """Whether the run that is compared has a defence, which plain FedAvg does without."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class SimulationResult:
     failed: RunFailed | None = None
     lie: LieReport | None = None
     """What became of the lie that was told in it, if one was."""
+    interrupted: bool = False
+    """Whether somebody stopped it; the rounds are those that were finished."""
 
     def __repr__(self) -> str:
         config = self.federation.config
@@ -81,6 +85,12 @@ class SimulationResult:
             f"SimulationResult(scheme={config.scheme!r}, rounds={len(self.rounds)} of {config.rounds}, "
             f"{len(self.model)} values{end}, wall_s={self.wall_s:.1f})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: curves, the table of rounds, and who saw what."""
+        from veilsum.simulations.run.page import simulation_part
+
+        return simulation_part(self)
 
     @property
     def rounds(self) -> list[RoundRecord]:
@@ -153,6 +163,7 @@ class SimulationResult:
             "metric": best[1] if best is not None else None,
             "baseline": baseline.name if baseline is not None else None,
             "baseline_metric": other[1] if other is not None else None,
+            "baseline_defence_left_out": baseline is not None and baseline.defence_left_out,
             "model_sha256": sha256_of(self.model),
             "baseline_sha256": sha256_of(baseline.model)
             if baseline is not None and baseline.model is not None
@@ -165,6 +176,7 @@ class SimulationResult:
             "attempts": self.recorder.attempts,
             "sessions": self.recorder.sessions,
             "aborted": self.failed is not None,
+            "interrupted": self.interrupted,
             "abort_reason": self.failed.reason.value if self.failed is not None else None,
             "abort_detail": self.failed.detail if self.failed is not None else None,
             "lost": [node.name for node in self.simulation.participants if not node.alive],
@@ -189,12 +201,13 @@ def simulate(
     progress: bool = False,
     engine: TrainingEngine | None = None,
     lie: str | None = None,
+    keep_finished: bool = False,
 ) -> SimulationResult:
     """Run a federation in memory, on virtual time, from its configuration or the path of its federation.toml.
 
     `engine` says where the parties train (simulations/run/engine.py); by default inline. `lie` is the name of one in
     simulations/lies/registry.py: it is told among otherwise honest parties, and `lie` of the result says what they
-    noticed.
+    noticed. With `keep_finished` Ctrl-C ends the run and gives the rounds that were finished, instead of raising.
     """
     if not isinstance(config, FederationConfig):
         config = FederationConfig.from_toml(Path(config), run_code=True)
@@ -205,13 +218,23 @@ def simulate(
     lost = losses(config, drop) if drop else {}
     engine = engine if engine is not None else InlineEngine()
     told = find_lie(lie) if lie is not None else None
-    result = _run(config, chosen, lost, initial_model, engine, told, verify=verify, progress=progress)
+    result = _run(
+        config,
+        chosen,
+        lost,
+        initial_model,
+        engine,
+        told,
+        verify=verify,
+        progress=progress,
+        keep_finished=keep_finished,
+    )
     still_there = sorted(name for name in lost if result.simulation.nodes[name].alive)
     if still_there:
         result.recorder.warnings.append(
             f"drop {drop}: {', '.join(still_there)} never came to that phase and was not lost"
         )
-    if beside is None:
+    if beside is None or result.interrupted:
         return result
     return replace(result, baseline=_baseline(beside, config, initial_model, engine, progress=progress))
 
@@ -226,12 +249,23 @@ def _comparison(name: str) -> Comparison:
 class RoundProgress(RunObserver):
     """Shows how far the run is."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, recorder: Recorder) -> None:
         self._progress = progress
+        self._recorder = recorder
 
     def noted(self, now: float, party: PartyId, event: Event) -> None:
         if isinstance(event, RoundCommitted):
-            self._progress.update(shown_number(event.round), f"rounds, {len(event.members)} parties")
+            self._progress.update(
+                shown_number(event.round), f"rounds, {', '.join(self._newest(len(event.members)))}"
+            )
+
+    def _newest(self, members: int) -> Iterator[str]:
+        yield f"{members} parties"
+        if self._recorder.rounds:
+            last = self._recorder.rounds[-1]
+            best = headline(last.metrics)
+            yield from () if last.loss is None else (f"loss {last.loss:.4f}",)
+            yield from () if best is None else (f"{best[0]} {best[1]:.4f}",)
 
 
 def _run(
@@ -244,6 +278,7 @@ def _run(
     *,
     verify: bool,
     progress: bool,
+    keep_finished: bool = False,
 ) -> SimulationResult:
     federation = Federation.build(config, initial_model)
     play = None
@@ -255,21 +290,28 @@ def _run(
     told: list[RunObserver] = [InvariantMonitor(server_lies=play is not None), recorder]
     if play is not None:
         told = [HonestCommits(one, play.liars.names) for one in told] + [play]
-    told += [RoundProgress(shown)] if progress else []
+    told += [RoundProgress(shown, recorder)] if progress else []
     simulation = Simulation(federation, faults, lost, Observers(told), engine=engine)
     seals, tags = SealRecorder(), TagRecorder()
     simulation.instead_of = tags.looking_away()(play.instead_of) if play is not None else None
     started = time.monotonic()
+    interrupted = False
     with watch_seals(seals), watch_tags(tags):
-        simulation.run()
+        try:
+            simulation.run()
+        except KeyboardInterrupt:
+            if not keep_finished:
+                raise
+            interrupted = True
     seals.require_once()
     tags.require_one_update_each()
     shown.close()
     ended = simulation.server.ended
     failed = ended if isinstance(ended, RunFailed) else None
     report = play.report(simulation.refusals, simulation.endings) if play is not None else None
+    wall_s = time.monotonic() - started
     return SimulationResult(
-        federation, recorder, simulation, time.monotonic() - started, failed=failed, lie=report
+        federation, recorder, simulation, wall_s, failed=failed, lie=report, interrupted=interrupted
     )
 
 
@@ -290,9 +332,10 @@ def _baseline(
             recovery="shares",
             bias="own",
             graph="complete",
+            defence="",
         )
         run = _run(plain, Faults(), {}, initial_model, engine, verify=False, progress=progress)
-        return Baseline(beside.value, run.metrics, run.model)
+        return Baseline(beside.value, run.metrics, run.model, defence_left_out=bool(config.defence))
     task, training = load_task(config.task, config.task_options(), config.code), config.training_options()
     if beside is Comparison.CENTRAL:
         trained = train_central(task, config.rounds, training, config.seed)
@@ -325,8 +368,14 @@ def what_was_seen(result: SimulationResult) -> Iterator[tuple[str, str]]:
         if guess is None:
             yield role, words
             continue
-        best = headline(next(iter(result.federation.learners.values())).evaluate(guess))
+        best = _against_chance(next(iter(result.federation.learners.values())).evaluate(guess))
         yield role, f"{words}; test {best[0]} {best[1]:.2f}" if best is not None else words
+
+
+def _against_chance(metrics: dict[str, float]) -> tuple[str, float] | None:
+    """The metric that tells knowledge from none: where one class is frequent, guessing it always is accurate, too."""
+    balanced = metrics.get("balanced_accuracy")
+    return ("balanced accuracy", balanced) if balanced is not None else headline(metrics)
 
 
 def _model_of(role: str, result: SimulationResult, scheme: Scheme) -> Model | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.cli.output import STANDARD_OUTPUT, add_json_option, publish
+from veilsum.roles.cli.output import STANDARD_OUTPUT, add_json_option, file_target, publish
 from veilsum.roles.cli.output_file import require_writable
 
 if TYPE_CHECKING:
@@ -54,15 +54,6 @@ def worker_count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_WORKERS:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {MOST_WORKERS}")
     return int(text)
-
-
-def file_target(text: str) -> Path:
-    path = Path(text)
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the folder of {text} does not exist: create it first")
-    if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
-    return path
 
 
 def require_targets(args: argparse.Namespace) -> None:

@@ -21,9 +21,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilsum.roles.cli.output import file_target
 from veilsum.simulations.commands.audit.options import (
     add_common_arguments,
-    file_target,
     publish_outcome,
     require_targets,
 )

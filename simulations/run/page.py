@@ -1,0 +1,70 @@
+"""A simulation as a page: curves of loss and metric, bytes, the table of rounds, and who saw what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from veilsum import __version__
+from veilsum.roles.learning.contract import headline
+from veilsum.roles.pages.charts import Chart, curves
+from veilsum.roles.pages.templates import page
+
+if TYPE_CHECKING:
+    from veilsum.simulations.run.simulate import SimulationResult
+
+
+def simulation_page(result: SimulationResult) -> str:
+    """The whole run in one file that needs nothing else."""
+    from veilsum.simulations.run.report import summary, title
+
+    return page(
+        "simulation.html",
+        title=title(result),
+        ended=_early_end(result),
+        summary="\n".join(summary(result)),
+        version=__version__,
+        **_facts(result),
+    )
+
+
+def simulation_part(result: SimulationResult) -> str:
+    """The same for a notebook: curves and tables alone."""
+    return page("simulation_part.html", **_facts(result))
+
+
+def _facts(result: SimulationResult) -> dict[str, Any]:
+    from veilsum.simulations.run.report import COLUMNS, rows
+    from veilsum.simulations.run.simulate import what_was_seen
+
+    return {
+        "charts": list(_charts(result)),
+        "columns": COLUMNS,
+        "rows": rows(result),
+        "saw": list(what_was_seen(result)),
+        "warnings": result.recorder.warnings,
+    }
+
+
+def _early_end(result: SimulationResult) -> str:
+    if result.failed is not None:
+        return f"aborted: {result.failed.reason.value}: {result.failed.detail}"
+    wanted = result.federation.config.rounds
+    return f"interrupted after {len(result.rounds)} of {wanted} rounds" if result.interrupted else ""
+
+
+def _charts(result: SimulationResult) -> Iterator[Chart]:
+    losses = [(one.round, one.loss) for one in result.rounds if one.loss is not None]
+    if losses:
+        yield curves({"loss": losses}, title="Training loss per round", across="round", up="loss")
+    named = [(one.round, headline(one.metrics)) for one in result.rounds]
+    measured = [(number, best[1]) for number, best in named if best is not None]
+    if measured:
+        name = next(best[0] for _, best in named if best is not None)
+        yield curves({name: measured}, title=f"{name} on the test set per round", across="round", up=name)
+    if result.rounds:
+        sent = {
+            "up": [(one.round, one.bytes_up / len(one.members)) for one in result.rounds],
+            "down": [(one.round, one.bytes_down / len(one.members)) for one in result.rounds],
+        }
+        yield curves(sent, title="Bytes of one party per round", across="round", up="bytes")
