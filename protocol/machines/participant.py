@@ -214,20 +214,16 @@ class ParticipantMachine:
     def _require_new_attempt(self, stamp: Stamp) -> None:
         if self.session is None or stamp.session != self.session.id:
             raise Rejection(AbortReason.WRONG_SESSION)
+        shown = f"round {shown_number(stamp.round)}"
         if stamp.round <= self._last_attempt[0] or stamp.round < self.rounds_done:
-            raise Rejection(
-                AbortReason.REPLAY, f"round {shown_number(stamp.round)} was tried in this session, or is done"
-            )
+            raise Rejection(AbortReason.REPLAY, f"{shown} was tried in this session, or is done")
         if stamp.round >= DEFAULT_MAX_INTEGER:
-            raise Rejection(
-                AbortReason.WRONG_ROUND, f"round {shown_number(stamp.round)} leaves no number for the next"
-            )
+            raise Rejection(AbortReason.WRONG_ROUND, f"{shown} leaves no number for the next")
         if not self._is_passed_on:
             self.record.require_repeatable(stamp.round, self.session.members)
         if self._chain is None and not self._scheme.server_holds_model and stamp.round != self.rounds_done:
             raise Rejection(
-                AbortReason.WRONG_ROUND,
-                f"round {shown_number(stamp.round)} begins, our model has {self.rounds_done} rounds",
+                AbortReason.WRONG_ROUND, f"{shown} begins, our model has {self.rounds_done} rounds"
             )
 
     def _context(self, stamp: Stamp) -> ParticipantContext:
