@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from veilsum import __version__
 from veilsum.roles.learning.contract import headline
 from veilsum.roles.pages.charts import Chart, curves
 from veilsum.roles.pages.templates import page
+from veilsum.simulations.run.report import COLUMNS, rows, summary, title
+from veilsum.simulations.run.result import SimulationFacts, what_was_seen
 
-if TYPE_CHECKING:
-    from veilsum.simulations.run.simulate import SimulationResult
 
-
-def simulation_page(result: SimulationResult) -> str:
+def simulation_page(result: SimulationFacts) -> str:
     """The whole run in one file that needs nothing else."""
-    from veilsum.simulations.run.report import summary, title
-
     return page(
         "simulation.html",
         title=title(result),
@@ -28,15 +25,12 @@ def simulation_page(result: SimulationResult) -> str:
     )
 
 
-def simulation_part(result: SimulationResult) -> str:
+def simulation_part(result: SimulationFacts) -> str:
     """The same for a notebook: curves and tables alone."""
     return page("simulation_part.html", **_facts(result))
 
 
-def _facts(result: SimulationResult) -> dict[str, Any]:
-    from veilsum.simulations.run.report import COLUMNS, rows
-    from veilsum.simulations.run.simulate import what_was_seen
-
+def _facts(result: SimulationFacts) -> dict[str, Any]:
     return {
         "charts": list(_charts(result)),
         "columns": COLUMNS,
@@ -46,14 +40,14 @@ def _facts(result: SimulationResult) -> dict[str, Any]:
     }
 
 
-def _early_end(result: SimulationResult) -> str:
+def _early_end(result: SimulationFacts) -> str:
     if result.failed is not None:
         return f"aborted: {result.failed.reason.value}: {result.failed.detail}"
     wanted = result.federation.config.rounds
     return f"interrupted after {len(result.rounds)} of {wanted} rounds" if result.interrupted else ""
 
 
-def _charts(result: SimulationResult) -> Iterator[Chart]:
+def _charts(result: SimulationFacts) -> Iterator[Chart]:
     losses = [(one.round, one.loss) for one in result.rounds if one.loss is not None]
     if losses:
         yield curves({"loss": losses}, title="Training loss per round", across="round", up="loss")

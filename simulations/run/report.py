@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from veilsum.roles.cli.output import Table
 from veilsum.roles.learning.contract import headline, sha256_of
 from veilsum.simulations.run.record import RoundRecord
-from veilsum.simulations.run.simulate import SimulationResult, what_was_seen
+from veilsum.simulations.run.result import SimulationFacts, what_was_seen
 
 COLUMNS = (
     "round",
@@ -23,18 +23,18 @@ COLUMNS = (
 NAMES_SHOWN = 8
 
 
-def describe(result: SimulationResult) -> str:
+def describe(result: SimulationFacts) -> str:
     if result.lie is not None:
         return result.lie.describe()
     return "\n".join([Table(title(result), COLUMNS, rows(result)).render(), *summary(result), ""])
 
 
-def title(result: SimulationResult) -> str:
+def title(result: SimulationFacts) -> str:
     config = result.federation.config
     return f"{config.scheme}: {len(config.parties)} parties, task {config.task}, seed {config.seed}"
 
 
-def rows(result: SimulationResult) -> list[tuple[str, ...]]:
+def rows(result: SimulationFacts) -> list[tuple[str, ...]]:
     """One row per committed round, under COLUMNS."""
     plain = result.plain_bytes
     return [_row(one, *plain) for one in result.rounds]
@@ -55,7 +55,7 @@ def _row(one: RoundRecord, plain_up: int, plain_down: int) -> tuple[str, ...]:
     )
 
 
-def summary(result: SimulationResult) -> Iterator[str]:
+def summary(result: SimulationFacts) -> Iterator[str]:
     yield from _outcome(result)
     yield from _comparison(result)
     yield from _cost(result)
@@ -67,7 +67,7 @@ def summary(result: SimulationResult) -> Iterator[str]:
         yield from (f"warning: {text}" for text in result.recorder.warnings)
 
 
-def _outcome(result: SimulationResult) -> Iterator[str]:
+def _outcome(result: SimulationFacts) -> Iterator[str]:
     lost = [node.name for node in result.simulation.participants if not node.alive]
     if lost:
         yield f"lost parties  {', '.join(lost)}"
@@ -80,7 +80,7 @@ def _outcome(result: SimulationResult) -> Iterator[str]:
         yield "ring sum      equals the sum of the members' inputs, bit for bit"
 
 
-def _comparison(result: SimulationResult) -> Iterator[str]:
+def _comparison(result: SimulationFacts) -> Iterator[str]:
     best = headline(result.metrics)
     if best is None:
         return
@@ -97,7 +97,7 @@ def _comparison(result: SimulationResult) -> Iterator[str]:
     yield text
 
 
-def _cost(result: SimulationResult) -> Iterator[str]:
+def _cost(result: SimulationFacts) -> Iterator[str]:
     up, down = result.bytes_up_over_plain, result.bytes_down_over_plain
     if up is not None and down is not None:
         yield f"bytes         up {up:.2f} x, down {down:.2f} x of plain FedAvg"

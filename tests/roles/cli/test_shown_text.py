@@ -41,7 +41,7 @@ def test_what_a_command_publishes_is_printable_on_any_terminal(capsys: pytest.Ca
     require_harmless(written.err)
     assert written.err.startswith("two\nlines \\x1b[2J")
     require_harmless(written.out)
-    assert json.loads(written.out) == {"text": EVIL}
+    assert json.loads(written.out) == {"schema": 2, "text": EVIL}
 
 
 def test_errors_that_quote_others_are_one_printable_line(

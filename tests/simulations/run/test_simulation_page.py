@@ -13,7 +13,8 @@ from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.simulations.run import simulate as module
 from veilsum.simulations.run.record import Recorder
-from veilsum.simulations.run.simulate import simulate, what_was_seen
+from veilsum.simulations.run.result import what_was_seen
+from veilsum.simulations.run.simulate import simulate
 
 DIGITS = ("simulate", "--scheme", "plain", "--parties", "3", "--task", "digits", "--model", "mlp2:8")
 
