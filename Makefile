@@ -23,7 +23,7 @@ export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/sbin:/usr/local/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check model bench docs clean broker spin
+.PHONY: help demo test test-long check model bench docs clean broker spin chromium
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -34,7 +34,7 @@ demo: $(READY) ## five peers train on real digits with AMPC, beside plain FedAvg
 test: $(READY) broker spin ## the whole default suite
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
-test-long: $(READY) broker spin ## the tests that take minutes
+test-long: $(READY) broker spin chromium ## the tests that take minutes
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
 
 check: $(READY) ## lint, formatting, types
@@ -70,6 +70,9 @@ broker:
 
 spin:
 	@sh tests/support/provide_spin.sh
+
+chromium:
+	@sh tests/support/provide_chromium.sh
 
 $(READY): pyproject.toml constraints.txt
 	@if ! $(VENV_PYTHON) -c 'import pip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
