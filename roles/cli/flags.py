@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.setting import ALL_SAMPLES
 from veilsum.roles.config.settings import BROKER, SETTINGS, TABLES, Form, Setting
@@ -54,6 +56,8 @@ def config_from_arguments(args: argparse.Namespace, base: FederationConfig | Non
     start = base or FederationConfig()
     if base is not None:
         given |= {name: _from_here(given[name]) for name in NAMING_CODE if given[name] is not None}
+        if given["data"] is not None:
+            given["data"] = str(DataFolders.parse(given["data"]).below(Path.cwd()))
     if args.party_device:
         given["devices"] = {**start.devices, **dict(args.party_device)}
     if args.option:

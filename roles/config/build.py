@@ -245,9 +245,12 @@ def _hides_updates(scheme: Scheme | None) -> bool:
 
 
 def samples_of_task(config: FederationValues) -> int:
-    """How many training samples the configured task has; 1 for vectors, which weigh the same."""
+    """How many training samples the configured task has, or the party with most of them where each has its own folder;
+    1 for vectors, which weigh the same.
+    """
     from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.datasets.vectors import VectorsTask
 
-    task = load_task(config.task, config.task_options(), config.code)
-    return 1 if isinstance(task, VectorsTask) else len(task.train)
+    parties = tuple(config.data_folders.of_party) or (None,)
+    tasks = [load_task(config.task, config.task_options(party=name), config.code) for name in parties]
+    return max(1 if isinstance(task, VectorsTask) else len(task.train) for task in tasks)

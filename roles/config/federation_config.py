@@ -115,6 +115,17 @@ class FederationConfig(FederationValues):
 
         return build_parameters(self, dimension)
 
+    def with_data_seen_from(self, folder: Path) -> FederationConfig:
+        """The same with data folders as a federation.toml in this folder names them."""
+        if self.data is None:
+            return self
+        return dataclasses.replace(self, data=str(self.data_folders.seen_from(folder)))
+
+    def require_data(self) -> None:
+        """Refuse, where all parties are on this machine, data folders that do not fit them or the split."""
+        if not self.task.startswith("vectors:"):
+            self.data_folders.require_fitting(self.parties, self.split)
+
     def require_workable(self) -> None:
         """Refuse what cannot work whatever the model's dimension, with all problems together."""
         from veilsum.roles.config.build import find_problems

@@ -90,7 +90,8 @@ TASK = (
         "task",
         "data",
         Form.TEXT,
-        "folder with the data, for tasks that need one",
+        "folder with the data, for tasks that need one; with split own PARTY=FOLDER,PARTY=FOLDER,... for parties on "
+        "one machine",
         agreed=False,
         metavar="FOLDER",
     ),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, require_party_id
+from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.settings import SETTINGS
 from veilsum.roles.config.user_code import OWN, CodeAccess, UserCodeNotFound, UserCodeUnreadable, named_files
 
@@ -117,6 +118,9 @@ class FederationValues:
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", MappingProxyType(dict(self.devices)))
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        folders: object = self.data
+        if isinstance(folders, (Path, Mapping)):
+            object.__setattr__(self, "data", _text_of_folders(folders))
         given: object = self.parties
         if isinstance(given, int) and not isinstance(given, bool):
             object.__setattr__(self, "parties", party_names(given))
@@ -209,13 +213,17 @@ class FederationValues:
             server_optimizer=self.server_optimizer,
         )
 
-    def task_options(self, data: Path | str | None = None) -> TaskOptions:
-        """What `load_task(config.task, ...)` needs; `data` overrides the configured folder."""
+    @property
+    def data_folders(self) -> DataFolders:
+        """Where the data lie: relative to the file that says so, or to the current folder."""
+        return DataFolders.parse(self.data).below(self.code.folder)
+
+    def task_options(self, data: Path | str | None = None, party: str | None = None) -> TaskOptions:
+        """What `load_task(config.task, ...)` needs for a party; `data` overrides the configured folder."""
         from veilsum.roles.learning.task import TaskOptions
 
-        folder = self.data if data is None else data
         return TaskOptions(
-            data=None if folder is None else Path(folder),
+            data=self.data_folders.of(party) if data is None else Path(data),
             seed=self.seed,
             model=self.model,
             loss=cast("Loss | None", self.loss),
@@ -308,6 +316,18 @@ class FederationValues:
 
 
 _OPTIONAL = {one.name for one in dataclasses.fields(FederationValues) if "None" in str(one.type)}
+
+
+def _text_of_folders(given: Path | Mapping[str, Path | str]) -> str:
+    """Folders as a setting has them: a text that reads back as the same."""
+    if isinstance(given, Path):
+        return str(DataFolders(given))
+    folders = DataFolders(None, {name: Path(folder) for name, folder in given.items()})
+    if not folders.of_party or DataFolders.parse(str(folders)) != folders:
+        raise ParameterError(
+            [f"data: {str(folders)!r} does not read back as these folders: give them names without commas"]
+        )
+    return str(folders)
 
 
 def default_of(attribute: str) -> Any:

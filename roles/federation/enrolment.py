@@ -90,7 +90,7 @@ def create_federation(
     config.require_workable()
     _require_free_names(config)
     folder.mkdir(parents=True, exist_ok=True)
-    config = _bring_code(folder, config)
+    config = _bring_code(folder, config.with_data_seen_from(folder))
     make_private_folder(folder / KEYS_FOLDER)
     replace_public_file(folder / FILE_NAME, config.to_toml().encode("utf-8"))
     organiser = create_identity(folder / ORGANISER_FOLDER, ORGANISER, Role.ORGANISER, with_rsa=False)

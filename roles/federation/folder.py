@@ -25,6 +25,7 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.values import CODE_DIGESTS
@@ -61,11 +62,15 @@ class LoadedFederation:
         """Where `veilsum init` puts a party's keys; parties may keep theirs elsewhere."""
         return self.folder / KEYS_FOLDER / name
 
-    def data_folder(self, override: Path | str | None = None) -> Path | None:
-        """The data folder: the one given, or the configured one relative to federation.toml."""
+    def data_folders(self, override: Path | str | None = None) -> DataFolders:
+        """Where the data lie: as given, or as configured, relative to federation.toml."""
         if override is not None:
-            return Path(override)
-        return None if self.config.data is None else self.folder / self.config.data
+            return DataFolders.parse(override)
+        return DataFolders.parse(self.config.data).below(self.folder)
+
+    def data_folder(self, override: Path | str | None = None, party: str | None = None) -> Path | None:
+        """The data folder of a party, or of nobody in particular."""
+        return self.data_folders(override).of(None if party == SERVER else party)
 
 
 def load_federation(path: Path | str) -> LoadedFederation:

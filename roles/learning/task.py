@@ -11,7 +11,7 @@ Implements specs/tasks.md, section 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -20,25 +20,73 @@ import numpy as np
 import numpy.typing as npt
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.learning.reading.arrays import NotConvertible, as_inputs, as_targets
+from veilsum.roles.learning.reading.csv_file import Columns, read_csv
+from veilsum.roles.learning.reading.torch_dataset import MapDataset, read_dataset
 
 if TYPE_CHECKING:
     import torch
+
+    ArrayLike: TypeAlias = npt.ArrayLike | torch.Tensor
 
 Loss: TypeAlias = Literal["ce", "mse"]
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Samples:
-    """Inputs and targets, one row each.
+    """Inputs and targets, one row each, from arrays or tensors; `from_csv` and `from_dataset` read them.
 
     Inputs are float32, or uint8 for pixels from 0 to 255, which become float32 from 0 to 1 on their way
     into the model. Targets are int64 class labels or float32 values; which of the two makes a task one of
-    classification or of regression.
+    classification or of regression. Other numbers are converted where that is exact, and refused where it is not.
     """
 
     inputs: Array
     targets: Array
+
+    def __init__(self, inputs: ArrayLike, targets: ArrayLike) -> None:
+        problems = []
+        for name, given, convert in (("inputs", inputs, as_inputs), ("targets", targets, as_targets)):
+            try:
+                object.__setattr__(self, name, convert(given))
+            except NotConvertible as problem:
+                problems.append(f"{name} {problem}")
+        problems = problems or list(self._problems())
+        if problems:
+            raise ParameterError(problems)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: Path | str,
+        *,
+        target: str,
+        columns: Sequence[str] | None = None,
+        categories: Mapping[str, Sequence[str]] | None = None,
+        classes: Sequence[str] | None = None,
+        scale: Mapping[str, tuple[float, float]] | None = None,
+        missing: Mapping[str, float | str] | None = None,
+        delimiter: str = ",",
+    ) -> Samples:
+        """The rows of a CSV file with a header, in UTF-8.
+
+        `columns` are the inputs in their order (all but the target, if not given), `categories` the words of a column
+        that becomes one-hot, `classes` the words of the target that become labels 0, 1, ... (values, if not given),
+        `scale` a (mean, deviation) by which a column is standardised, `missing` what stands for a value that is not
+        there. Name them all: parties with other rows must make the same columns. What is not covered is refused with
+        its line and column.
+        """
+        chosen = Columns(target, columns, categories or {}, classes, scale or {}, missing or {})
+        return cls(*read_csv(Path(path), chosen, delimiter))
+
+    @classmethod
+    def from_dataset(cls, dataset: MapDataset) -> Samples:
+        """The items of a map-style data set, such as a torch Dataset: (input, target) each, asked for once, in order.
+
+        Inputs are tensors, arrays, numbers or images of PIL (which become pixels, channels first), all of one shape.
+        """
+        return cls(*read_dataset(dataset))
 
     def __repr__(self) -> str:
         """What there is of each, and never the data."""
@@ -53,20 +101,16 @@ class Samples:
             np.concatenate([one.inputs for one in held]), np.concatenate([one.targets for one in held])
         )
 
-    def __post_init__(self) -> None:
-        problems = []
-        if self.inputs.dtype not in (np.float32, np.uint8) or self.inputs.ndim < 2:
-            problems.append(_says("inputs", "float32 or uint8, one row per sample", self.inputs))
-        if self.targets.dtype not in (np.int64, np.float32) or self.targets.ndim < 1:
-            problems.append(_says("targets", "int64 labels or float32 values", self.targets))
-        if len(self.inputs) != len(self.targets) or not len(self.inputs):
-            problems.append(
-                f"{len(self.inputs)} inputs and {len(self.targets)} targets: need as many, at least one"
-            )
-        if not problems and not (_finite(self.inputs) and _finite(self.targets)):
-            problems.append("inputs and targets must be finite")
-        if problems:
-            raise ParameterError(problems)
+    def _problems(self) -> Iterator[str]:
+        inputs, targets = self.inputs, self.targets
+        if inputs.ndim < 2:
+            yield f"inputs must have one row per sample, not {inputs.dtype} of shape {inputs.shape}"
+        if targets.ndim < 1:
+            yield f"targets must have one row per sample, not {targets.dtype} of shape {targets.shape}"
+        elif inputs.ndim and (len(inputs) != len(targets) or not len(inputs)):
+            yield f"{len(inputs)} inputs and {len(targets)} targets: need as many, at least one"
+        if not (_finite(inputs) and _finite(targets)):
+            yield "inputs and targets must be finite"
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -134,7 +178,3 @@ class Task(Protocol):
 
 def _finite(array: Array) -> bool:
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
-
-
-def _says(name: str, wanted: str, array: Array) -> str:
-    return f"{name} must be {wanted}, not {array.dtype} of shape {array.shape}"

@@ -40,7 +40,7 @@ class RoleOptions:
     name: str
     key: Path | None = None
     state: Path | None = None
-    data: Path | None = None
+    data: Path | str | None = None
     device: str | None = None
     init: Path | None = None
     resume: bool = False
@@ -65,7 +65,7 @@ class RoleContext:
     def load_task(self) -> Task | VectorsTask:
         """The federation's task, with the data that this process was given."""
         config = self.loaded.config
-        options = config.task_options(self.loaded.data_folder(self.options.data))
+        options = config.task_options(self.loaded.data_folder(self.options.data, self.name))
         return load_task(config.task, options, config.code)
 
 
@@ -167,4 +167,4 @@ def beginning_of(context: RoleContext) -> Beginning:
 
     options, loaded = context.options, context.loaded
     file = loaded.folder / FILE_NAME if options.federation.is_dir() else options.federation
-    return ask_for_beginning(loaded.config, file, loaded.data_folder(options.data))
+    return ask_for_beginning(loaded.config, file, loaded.data_folder(options.data, context.name))

@@ -5,6 +5,7 @@
     veilsum simulate --scheme masked --faults drop=0.1,duplicate=0.1,reorder=0.2 --task vectors:1000
     veilsum simulate --scheme masked --parties 8 --lie server:shift --task vectors:1000
     veilsum simulate --lie list
+    veilsum simulate --task ./task.py:study --parties alice,bob --split own --data alice=data/a,bob=data/b
     veilsum simulate fed/federation.toml --json out.json --html out.html
 
 A task, scheme or defence that FILE names as code of its own is loaded, so simulate only files that you would run.
@@ -13,6 +14,9 @@ Everything follows from --seed: data split, initial model, batches, faults and w
 per round; below it stand the final metric beside the compared run, the cost against plain FedAvg, and what each role
 saw. A run that ends without all its rounds exits with 1 and says why; after Ctrl-C the finished rounds are shown and
 written all the same, and it exits with 130. `--compare plain` is FedAvg without the defence, if there is one.
+
+With --data PARTY=FOLDER,... every party reads a folder of its own, which is what `--split own` means; all are measured
+on one test set, the test samples of all folders together.
 
 With --lie a party breaks the protocol in the way that the name says, and all others are honest. The table then has one
 line for each thing that an honest party noticed; below it stand whom they named, which rounds they committed, and how
@@ -93,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     federation = result.federation
     for text in (
         *starting_warnings(federation.scheme, federation.parameters),
+        *federation.data_notes(),
         *federation.equipment_notes(),
         *federation.defence_notes(),
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 from veilsum.protocol.agreed.anchor import CHAIN_ID_BYTES, first_anchor
@@ -25,11 +25,14 @@ from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import Learner
-from veilsum.roles.learning.datasets.registry import load_task
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.defences.parse import parse_defence
 from veilsum.roles.learning.equipment import TaskEquipment, equipment_notes
+from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.factory import Defended, make_learner, make_step_optimizer
+from veilsum.roles.learning.own_data import load_party_tasks
 from veilsum.roles.learning.server_step import ServerStep, StepOptimizer
+from veilsum.roles.learning.task import Task
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.machines import make_machine, rules_of, step_of
 from veilsum.roles.process.persistent_state import PersistentState
@@ -38,15 +41,31 @@ from veilsum.simulations.run.keypool import simulation_rsa_key
 LearnersOf: TypeAlias = Callable[[TaskEquipment, SeededEntropy], Mapping[PartyId, Learner]]
 
 
-def learners_of_task(equipping: TaskEquipment, entropy: SeededEntropy) -> dict[PartyId, Learner]:
-    """The learners of all parties, each with its part of the configured task."""
-    config, task = equipping.config, equipping.load_task()
-    return {
+def learners_of_tasks(
+    tasks: Mapping[str, Task | VectorsTask], equipping: TaskEquipment, entropy: SeededEntropy
+) -> dict[PartyId, Learner]:
+    """The learners of all parties, each with its part of the common task, or with a task of its own."""
+    config = equipping.config
+    learners = {
         PartyId(name): make_learner(
             config, task, name, entropy=entropy.for_party(f"defence/{name}"), traced=equipping.traced
         )
-        for name in config.parties
+        for name, task in tasks.items()
     }
+    if config.data_folders.of_party:
+        _require_one_model(config, learners)
+    return learners
+
+
+def _require_one_model(config: FederationConfig, learners: Mapping[PartyId, Learner]) -> None:
+    """Refuse a task whose model follows from the data of a party: no two of them could be averaged."""
+    (first, wanted), *others = ((name, one.initial_model()) for name, one in learners.items())
+    for name, made in others:
+        if made.tobytes() != wanted.tobytes():
+            raise TaskError(
+                f"task {config.task}: the first model of {name} has {len(made)} values and is not that of {first}, "
+                f"which has {len(wanted)}: a model must not depend on a party's own data"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,15 +111,16 @@ class Federation(FederationInMemory):
         cls,
         config: FederationConfig,
         initial_model: Model | None = None,
-        make_learners: LearnersOf = learners_of_task,
+        make_learners: LearnersOf | None = None,
     ) -> Federation:
         config.require_workable()
         scheme = config.load_scheme()
         names = [PartyId(name) for name in config.parties]
-        task = load_task(config.task, config.task_options(), config.code)
+        tasks = load_party_tasks(config)
+        task = next(iter(tasks.values()))
         entropy = SeededEntropy(config.seed)
         equipping = TaskEquipment(config, lambda: task)
-        learners = make_learners(equipping, entropy)
+        learners = (make_learners or partial(learners_of_tasks, tasks))(equipping, entropy)
         model = initial_model if initial_model is not None else next(iter(learners.values())).initial_model()
         identities = simulated_identities(scheme, names, entropy)
         return cls(
@@ -124,6 +144,13 @@ class Federation(FederationInMemory):
                 parties_of.setdefault(note, []).append(name)
         for note, names in parties_of.items():
             yield f"{'every party' if len(names) == len(self.learners) else ', '.join(names)}: {note}"
+
+    def data_notes(self) -> Iterator[str]:
+        """Which test set it is measured on, where each party has its own."""
+        if self.config.data_folders.of_party and not isinstance(
+            task := self.equipping.load_task(), VectorsTask
+        ):
+            yield f"measured on the {len(task.test)} test samples of all parties' folders together"
 
     @cached_property
     def equipment(self) -> Mapping[PartyId, object | None]:

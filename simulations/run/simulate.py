@@ -20,7 +20,7 @@ from veilsum.protocol.wire.messages import Message
 from veilsum.roles.cli.progress import Progress
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.contract import headline
-from veilsum.roles.learning.datasets.registry import load_task
+from veilsum.roles.learning.own_data import load_party_tasks, pooled_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
 from veilsum.roles.process.observer import Observers, RunObserver
 from veilsum.simulations.lies.lie import Lie
@@ -84,6 +84,7 @@ def simulate(
         config = FederationConfig.from_toml(Path(config), run_code=True)
     beside = _comparison(compare) if compare is not None else None
     config.require_workable()
+    config.require_data()
     config = config.with_weight_limit()
     chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
@@ -207,11 +208,11 @@ def _baseline(
         )
         run = _run(plain, Faults(), {}, initial_model, engine, verify=False, progress=progress)
         return Baseline(beside.value, run.metrics, run.model, defence_left_out=bool(config.defence))
-    task, training = load_task(config.task, config.task_options(), config.code), config.training_options()
+    tasks, training = load_party_tasks(config), config.training_options()
     if beside is Comparison.CENTRAL:
-        trained = train_central(task, config.rounds, training, config.seed)
+        trained = train_central(pooled_task(config, tasks), config.rounds, training, config.seed)
         return Baseline(beside.value, trained.metrics, trained.model)
-    alone = train_standalone(task, len(config.parties), config.split, config.rounds, training, config.seed)
+    alone = train_standalone([*tasks.values()], config.split, config.rounds, training, config.seed)
     return Baseline(beside.value, mean_metrics(alone))
 
 

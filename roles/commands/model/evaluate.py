@@ -1,5 +1,7 @@
 """Measure a model on the task's test set: the one a party of this machine holds, or one from a safetensors file.
 
+Where each party has a data folder of its own (--data alice=DIR,bob=DIR), the test set is that of all folders named.
+
 A task that is code of the federation's own is loaded only for a party whose pinned organiser signed it: name its key
 folder with --key.
 
@@ -26,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", type=Path, metavar="DIR", help="with --name: its checkpoints")
     parser.add_argument("--key", type=Path, metavar="KEYDIR", help=KEY_HELP)
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
+        "--data",
+        metavar="DIR",
+        help="the data folder, instead of the configured one, or PARTY=DIR,PARTY=DIR,...",
     )
     parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
     add_json_option(parser)
@@ -36,14 +40,14 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.cli.output import Table
     from veilsum.roles.federation.folder import look_or_enter
     from veilsum.roles.learning.contract import sha256_of
-    from veilsum.roles.learning.datasets.registry import load_task
     from veilsum.roles.learning.factory import make_observing_learner
     from veilsum.roles.learning.models.files import layout_of, load_model
+    from veilsum.roles.learning.own_data import load_pooled_task
     from veilsum.roles.process.held_model import held_model
 
     loaded = look_or_enter(args.folder, args.key)
     config = loaded.config
-    task = load_task(config.task, config.task_options(loaded.data_folder(args.data)), config.code)
+    task = load_pooled_task(config, loaded.data_folders(args.data))
     if args.model is not None:
         model, whose = load_model(args.model, layout_of(task)), str(args.model)
     else:

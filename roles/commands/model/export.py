@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", type=Path, metavar="DIR", help="its checkpoints (default: DIR/state/NAME)")
     parser.add_argument("--key", type=Path, metavar="KEYDIR", help=KEY_HELP)
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
+        "--data",
+        metavar="DIR",
+        help="the data folder, instead of the configured one, or PARTY=DIR,PARTY=DIR,...",
     )
 
 

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     config = FederationConfig.from_toml(args.folder / FILE_NAME)
     require_agreement(args.folder, config, signed)
     config = config.trusting_code(signed.agreed.get(CODE_DIGESTS, {}))
-    data = LoadedFederation(config, signed, args.folder).data_folder(args.data)
+    data = LoadedFederation(config, signed, args.folder).data_folder(args.data, identity.name)
     if not config.load_scheme().has_chain:
         raise ParameterError(
             [f"parties of {config.scheme} hold no chain of models: there is nothing to state"]

@@ -9,6 +9,7 @@ begin another chain: that is signed with the organiser's key in DIR/organiser, a
 examples:
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed --json out.json
   veilsum launch fed --resume
+  veilsum launch fed --data alice=data/alice,bob=data/bob
   veilsum launch fed --fresh --record-views views && veilsum audit run --view views/server.view --attack idlg
 
 exit codes:
@@ -21,6 +22,7 @@ exit codes:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", metavar="DIR", type=Path, help="the federation's folder, with all keys in it"
     )
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
+        "--data",
+        metavar="DIR",
+        help="the data folder, instead of the configured one, or alice=DIR,bob=DIR,... with one for each party",
     )
     parser.add_argument(
         "--init", type=Path, metavar="FILE", help="the model before the first round, as safetensors"
@@ -68,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     require_complete(loaded)
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
-    arguments = [*(["--data", str(args.data)] if args.data else [])]
+    data = _data_arguments(loaded, args.data)
+    arguments = [*data]
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
     if (args.init is not None or args.fresh) and not args.resume and loaded.config.load_scheme().has_chain:
@@ -78,10 +83,18 @@ def run(args: argparse.Namespace) -> int:
     with LiveView(loaded.config) as view:
         launch = Launch(loaded, arguments, args.init, _views_folder(args.record_views), view.on_fact)
         outcome = asyncio.run(launch.run())
-    sha256, metrics = _result(outcome)
+    sha256, metrics = _result(outcome, data)
     figures = figures_of(outcome, sha256, metrics)
     publish(describe(outcome, figures), figures, args.json)
     return outcome.exit_code
+
+
+def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
+    """What says to a process where its data are, if it is not in the settings; folders that do not fit are refused."""
+    folders, config = loaded.data_folders(given), loaded.config
+    if not config.task.startswith("vectors:"):
+        folders.require_fitting(config.parties, config.split, loaded.roster.participants)
+    return [] if given is None else ["--data", str(folders.below(Path.cwd()))]
 
 
 def _begin_anew(loaded: LoadedFederation, init: Path | None) -> LoadedFederation:
@@ -126,7 +139,7 @@ def _require_no_earlier_run(folder: Path) -> None:
         raise ParameterError([f"{folder} holds an earlier run: --resume goes on from it, --fresh forgets it"])
 
 
-def _result(outcome: Outcome) -> tuple[str | None, dict[str, float]]:
+def _result(outcome: Outcome, data: Sequence[str]) -> tuple[str | None, dict[str, float]]:
     """The hash of the newest model on this machine, and how good it is; measured in a process that may load torch."""
     import json
     import subprocess
@@ -146,7 +159,11 @@ def _result(outcome: Outcome) -> tuple[str | None, dict[str, float]]:
     command = [sys.executable, "-P", "-m", *words]
     try:
         done = subprocess.run(  # noqa: S603 - ourselves
-            [*command, "--json", "-"], capture_output=True, text=True, check=False, timeout=EVALUATE_WITHIN_S
+            [*command, *data, "--json", "-"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=EVALUATE_WITHIN_S,
         )
     except subprocess.TimeoutExpired:
         sys.stderr.write(

@@ -65,7 +65,9 @@ def _add_identity(parser: argparse.ArgumentParser, *, named: bool) -> None:
         help="where checkpoints are kept (default: state/NAME beside FILE)",
     )
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="the data folder, instead of the configured one"
+        "--data",
+        metavar="DIR",
+        help="the data folder, instead of the configured one; of PARTY=DIR,PARTY=DIR,... its own entry",
     )
 
 

@@ -6,6 +6,7 @@ the whole training set; `standalone` is each party with its own part and nobody 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,28 +31,26 @@ class Trained:
 
 def train_central(task: Task | VectorsTask, rounds: int, options: TrainingOptions, seed: int) -> Trained:
     """Train on the pooled data for as many rounds as the federation."""
-    (trained,) = train_standalone(task, 1, "iid", rounds, options, seed)
+    (trained,) = train_standalone([task], "iid", rounds, options, seed)
     return trained
 
 
 def train_standalone(
-    task: Task | VectorsTask, parties: int, split: str, rounds: int, options: TrainingOptions, seed: int
+    tasks: Sequence[Task | VectorsTask], split: str, rounds: int, options: TrainingOptions, seed: int
 ) -> list[Trained]:
-    """Train every party on its own part; the list is in the order of the parties."""
-    if isinstance(task, VectorsTask):
-        raise TaskError("task vectors learns nothing: there is no central or standalone run to compare with")
+    """Train every party on its own part, or on a task of its own; the list is in the order of the parties."""
     from veilsum.roles.learning.training.torch_learner import LearnerParts, TorchLearner
 
-    parsed, optimizer = parse_split(split), make_step_optimizer(task, options, by_parties=False)
-    return [
-        train_alone(
-            TorchLearner(LearnerParts(task, party, parties, parsed, options, seed)),
-            rounds,
-            options,
-            optimizer,
-        )
-        for party in range(parties)
-    ]
+    parsed, trained = parse_split(split), []
+    for party, task in enumerate(tasks):
+        if isinstance(task, VectorsTask):
+            raise TaskError(
+                "task vectors learns nothing: there is no central or standalone run to compare with"
+            )
+        learner = TorchLearner(LearnerParts(task, party, len(tasks), parsed, options, seed))
+        optimizer = make_step_optimizer(task, options, by_parties=False)
+        trained.append(train_alone(learner, rounds, options, optimizer))
+    return trained
 
 
 def train_alone(

@@ -317,7 +317,7 @@ def test_pixels_from_0_to_255_enter_the_model_from_0_to_1() -> None:
 def test_the_pooled_run_beats_a_party_alone(digits: Task) -> None:
     options = TrainingOptions()
     central = train_central(digits, 2, options, seed=7)
-    alone = train_standalone(digits, 5, "iid", 2, options, seed=7)
+    alone = train_standalone([digits] * 5, "iid", 2, options, seed=7)
     assert len(alone) == 5
     assert central.metrics["accuracy"] > 0.9
     assert central.metrics["accuracy"] > mean_metrics(alone)["accuracy"]
@@ -330,7 +330,7 @@ def test_standalone_is_the_federation_of_one(payload: Payload) -> None:
     model = party.initial_model()
     for round_ in range(2):
         model = average([party], model, round_, options)
-    standalone = train_standalone(tiny(), 3, "iid", 2, options, seed=7)[1]
+    standalone = train_standalone([tiny()] * 3, "iid", 2, options, seed=7)[1]
     np.testing.assert_allclose(standalone.model, model, atol=1e-7)
     assert train_alone(party, 2, options).model.tobytes() == standalone.model.tobytes()
 
@@ -339,4 +339,4 @@ def test_vectors_have_nothing_to_compare_with() -> None:
     with refusal(TaskError, "vectors", "central", "standalone"):
         train_central(VectorsTask(3), 1, FAST, seed=0)
     with refusal(TaskError, "vectors", "central", "standalone"):
-        train_standalone(VectorsTask(3), 2, "iid", 1, FAST, seed=0)
+        train_standalone([VectorsTask(3)] * 2, "iid", 1, FAST, seed=0)
