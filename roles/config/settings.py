@@ -315,6 +315,13 @@ PROTOCOL = (
     Setting(
         "max_attempts", "protocol", "max_attempts", Form.WHOLE, "attempts before a round fails", metavar="N"
     ),
+    Setting(
+        "tell_metric",
+        "protocol",
+        "tell_metric",
+        Form.SWITCH,
+        "parties add to their statuses how good the common model is: broker, observers and server read it",
+    ),
 )
 
 TIMING = (

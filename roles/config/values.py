@@ -93,6 +93,7 @@ class FederationValues:
     rekey: str = "epoch"
     schedule: str = "fedavg"
     differencing: str = "warn"
+    tell_metric: bool = False
     max_attempts: int = 3
     noise: str = "scale+offset"
     groups: int = 1
@@ -239,8 +240,10 @@ class FederationValues:
         return self.parties.index(party)
 
     def agreed(self) -> dict[str, Any]:
-        """The settings that the organiser signs, as plain values."""
+        """The settings that the organiser signs, as plain values; what tells nothing needs no signature."""
         values = {one.attribute: getattr(self, one.attribute) for one in SETTINGS if one.agreed}
+        if not self.tell_metric:
+            del values["tell_metric"]
         return {
             **values,
             "parties": list(self.parties),

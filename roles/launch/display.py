@@ -12,6 +12,7 @@ from veilsum.roles.broker.files import CARRIER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.launch.processes import BROKER, LOGS_FOLDER, Outcome
+from veilsum.roles.monitor.history import RunHistory, metric_words
 from veilsum.transport.printable import printable
 
 _TOLD = (
@@ -22,7 +23,10 @@ _TOLD = (
     "run_failed",
     "run_finished",
     "warning",
+    "measured",
 )
+_BY_ANY = ("run_failed", "warning", "measured")
+"""What is shown whoever tells it; the rest is the server's and the broker's."""
 
 
 class LiveView:
@@ -33,6 +37,7 @@ class LiveView:
         self._stream = stream if stream is not None else sys.stderr
         self._rows: dict[str, tuple[str, str]] = {}
         self._warned: set[str] = set()
+        self._history = RunHistory()
         self._live: Any = None
 
     def __enter__(self) -> Self:
@@ -52,16 +57,17 @@ class LiveView:
 
     def on_fact(self, fact: Mapping[str, Any]) -> None:
         party, what = str(fact.get("party", "?")), str(fact.get("fact", ""))
+        self._history.take(fact)
         known = self._rows.get(party, ("", ""))[0]
         round_text = f"{fact['round']}/{self._config.rounds}" if "round" in fact else known
         self._rows[party] = (round_text, what.replace("_", " "))
         if self._live is not None:
             self._live.update(self._table())
-        elif what in _TOLD and (party in (SERVER, BROKER) or what in ("run_failed", "warning")):
+        elif what in _TOLD and (party in (SERVER, BROKER) or what in _BY_ANY):
             self._say(party, what, fact)
 
     def _say(self, party: str, what: str, fact: Mapping[str, Any]) -> None:
-        text = _line(what, fact, self._config.rounds)
+        text = _line(what, fact, self._config.rounds, self._history)
         if what == "warning":
             if text in self._warned:
                 return
@@ -73,17 +79,27 @@ class LiveView:
         from rich.table import Table as LiveTable
         from rich.text import Text
 
-        table = LiveTable("process", "round", "last heard")
-        for party, cells in self._rows.items():
-            table.add_row(*(Text(printable(text)) for text in (party, *cells)))
+        table = LiveTable("process", "round", "loss", "last heard", caption=self._newest())
+        for party, (where, heard) in self._rows.items():
+            known = self._history.parties.get(party)
+            loss = "" if known is None or known.loss is None else f"{known.loss:.4f}"
+            table.add_row(*(Text(printable(text)) for text in (party, where, loss, heard)))
         return table
 
+    def _newest(self) -> str:
+        """The last model that was measured, below the table."""
+        best = self._history.newest_metrics()
+        return "" if best is None else printable(f"after round {best.number}: {metric_words(best.metrics)}")
 
-def _line(what: str, fact: Mapping[str, Any], rounds: int) -> str:
+
+def _line(what: str, fact: Mapping[str, Any], rounds: int, history: RunHistory) -> str:
     match what:
         case "round_committed":
-            members = len(fact.get("members", ()))
-            return f"round {fact['round']}/{rounds} committed by {members} parties"
+            members, known = len(fact.get("members", ())), history.rounds.get(fact["round"])
+            loss = "" if known is None or known.loss is None else f", loss {known.loss:.4f}"
+            return f"round {fact['round']}/{rounds} committed by {members} parties{loss}"
+        case "measured":
+            return f"after round {fact['round']}: {metric_words(history.rounds[fact['round']].metrics)}"
         case "session_began":
             return f"session of {len(fact.get('members', ()))} parties"
         case "round_failed" | "run_failed":
@@ -99,13 +115,15 @@ def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str,
     config = outcome.loaded.config
     failed = next(iter(outcome.facts("run_failed", SERVER)), None)
     best = next(iter(metrics.items()), (None, None))
-    commits = list(outcome.facts("round_committed", SERVER))
+    commits, history = list(outcome.facts("round_committed", SERVER)), history_of(outcome)
     participants = [name for name in outcome.children if name not in (SERVER, BROKER)]
     return {
         "scheme": config.scheme,
         "parties": len(config.parties),
         "rounds": [
-            {key: fact.get(key) for key in ("round", "attempt", "members")} | _hash_of(outcome, fact)
+            {key: fact.get(key) for key in ("round", "attempt", "members")}
+            | _hash_of(outcome, fact)
+            | _seen_in(history, fact["round"])
             for fact in commits
         ],
         "task": config.task,
@@ -116,6 +134,7 @@ def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str,
         "attempts": len(commits) + len(list(outcome.facts("round_failed", SERVER))),
         "sessions": len(list(outcome.facts("session_began", SERVER))),
         "aborted": outcome.server.code != 0,
+        "interrupted": outcome.interrupted,
         "abort_reason": failed.get("reason") if failed else None,
         "abort_detail": failed.get("detail") if failed else None,
         "lost": [name for name in participants if outcome.children[name].code != 0],
@@ -123,6 +142,20 @@ def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str,
         "warnings": list(dict.fromkeys(str(fact.get("text")) for fact in outcome.facts("warning"))),
         "wall_s": outcome.wall_s,
     }
+
+
+def history_of(outcome: Outcome) -> RunHistory:
+    """All facts of all processes, in the order in which they were told."""
+    told = [(name, fact) for name, child in outcome.children.items() for fact in child.facts]
+    history = RunHistory()
+    for name, fact in sorted(told, key=lambda one: str(one[1].get("at", ""))):
+        history.take(fact, name)
+    return history
+
+
+def _seen_in(history: RunHistory, number: int) -> dict[str, Any]:
+    known = history.rounds.get(number)
+    return {"loss": known and known.loss, "metrics": known.metrics if known is not None else {}}
 
 
 def _hash_of(outcome: Outcome, commit: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,12 +175,18 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
             str(one["round"]),
             str(len(one["members"])),
             str(one["attempt"]),
+            "-" if one["loss"] is None else f"{one['loss']:.4f}",
+            "-" if not one["metrics"] else f"{next(iter(one['metrics'].values())):.4f}",
             (one["model_sha256"] or "-")[:16],
         )
         for one in figures["rounds"]
     ]
     title = f"{figures['scheme']}, {figures['parties']} parties, task {figures['task']}, over {CARRIER}"
-    lines = [Table(title, ("round", "parties", "attempt", "model"), rows).render() if rows else f"{title}\n"]
+    lines = [
+        Table(title, ("round", "parties", "attempt", "loss", "metric", "model"), rows).render()
+        if rows
+        else f"{title}\n"
+    ]
     if figures["metric"] is not None:
         lines.append(f"final test {figures['metric_name']} {figures['metric']:.4f}")
     if figures["model_sha256"]:

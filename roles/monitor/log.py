@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import logging
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from veilsum.protocol.chain.record import ChainRecord
@@ -72,6 +73,7 @@ class RoleLog:
                     **_where(event),
                     members=list(event.members),
                     model_sha256=None if event.model is None else sha256_of(event.model),
+                    **({} if event.loss is None else {"loss": event.loss}),
                 )
                 self.tell_position(event.chain)
             case ModelTaken():
@@ -105,6 +107,11 @@ class RoleLog:
         if chain is not None and chain.state is not None:
             self.say("holds", position=chain.position, state=chain.state.hash.hex())
 
+    def tell_traffic(self, event: RoundCommitted | RunFinished, sent_bytes: int, received_bytes: int) -> None:
+        """What this process has sent and received since it started, after so many rounds."""
+        done = shown_number(event.round) if isinstance(event, RoundCommitted) else event.rounds
+        self.say("traffic", rounds_done=done, sent_bytes=sent_bytes, received_bytes=received_bytes)
+
     def take_over_logging(self) -> None:
         """Let warnings of our own modules come out here, too."""
         logger = logging.getLogger("veilsum")
@@ -128,4 +135,6 @@ def _where(event: AttemptBegan | RoundCommitted | RoundFailed) -> dict[str, int]
 
 
 def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{name} {part:.4g}" for name, part in value.items())
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

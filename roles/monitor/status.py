@@ -1,7 +1,8 @@
 """How a party is doing, signed: what `veilsum status` shows.
 
 A status is a small JSON text with the signature of the party's identity key over its exact bytes. It carries what
-the broker sees anyway (who, when, how much) and where the party stands; never a hash, a loss or a sample count. The
+the broker sees anyway (who, when, how much) and where the party stands; never a hash, a training loss or a sample
+count, and metrics of the common model only where the organiser signed `tell_metric` (specs/page.md, section 1). The
 number grows, so that an old status played back is recognised. Statuses are shown to people; the one thing that they
 decide is when a server begins, which waits until enough parties have told one (roles/process/quorum.py).
 
@@ -13,8 +14,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from veilsum.protocol.agreed.roster import Roster
@@ -29,8 +31,18 @@ MOST_LATE = 64
 """So many late parties are named: a status stays small in a federation of thousands."""
 _LONGEST = 64 * 1024
 _LONGEST_WORD = 64
+_MOST_METRICS = 16
 _LARGEST_NUMBER = 2**53 - 1
 """What every reader of JSON keeps exact, and a table can divide."""
+_WRITTEN: dict[str, type] = {"int": int, "str": str, "Mapping[str, float]": dict}
+_OPTIONAL = {"measured", "metrics"}
+"""What statuses of an earlier version do not have."""
+
+
+def tellable(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that fit a status: the first, under names that are not too long."""
+    short = {name: float(value) for name, value in metrics.items() if len(name) <= _LONGEST_WORD}
+    return dict(list(short.items())[:_MOST_METRICS])
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,9 @@ class Status:
     received_bytes: int
     refused: int
     late: tuple[str, ...] = ()
+    measured: int = 0
+    """How many rounds are behind the model that `metrics` are of."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -79,25 +94,33 @@ def open_status(roster: Roster, federation_id: str, data: bytes) -> Status:
 
 
 def _parse(values: dict[str, Any]) -> Status:
-    types = {one.name: one.type for one in fields(Status)}
-    if set(values) != set(types):
+    types = {one.name: str(one.type) for one in fields(Status)}
+    if not set(types) - _OPTIONAL <= set(values) <= set(types):
         raise ValueError("other fields")
     for name, value in values.items():
-        wanted = {"int": int, "str": str}.get(str(types[name]), list)
-        if not isinstance(value, wanted) or isinstance(value, bool):
+        if not isinstance(value, _WRITTEN.get(types[name], list)) or isinstance(value, bool):
             raise TypeError(name)
         if isinstance(value, int) and not 0 <= value <= _LARGEST_NUMBER:
             raise ValueError(name)
     if not all(isinstance(name, str) for name in values["late"]):
         raise TypeError("late")
-    if len(values["late"]) > MOST_LATE or any(len(text) > _LONGEST_WORD for text in _words(values)):
+    if not all(_is_metric(value) for value in values.get("metrics", {}).values()):
+        raise TypeError("metrics")
+    if len(values["late"]) > MOST_LATE or len(values.get("metrics", {})) > _MOST_METRICS:
         raise ValueError("too much")
+    if any(len(text) > _LONGEST_WORD for text in _words(values)):
+        raise ValueError("too long")
     return Status(**{**values, "late": tuple(values["late"])})
+
+
+def _is_metric(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
 
 
 def _words(values: dict[str, Any]) -> Iterator[str]:
     yield from (value for value in values.values() if isinstance(value, str))
     yield from values["late"]
+    yield from values.get("metrics", ())
 
 
 def _digest(federation_id: str, text: str) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 from veilsum.protocol.identifiers import SERVER, shown_number
 from veilsum.roles.cli.output import Table
 from veilsum.roles.federation.folder import LoadedFederation
+from veilsum.roles.monitor.history import metric_words
 from veilsum.roles.monitor.status import Status, open_status
 from veilsum.transport.base import Datagram, StatusSource
 from veilsum.transport.foreign import Defect, ForeignReader
@@ -85,7 +86,20 @@ def describe(loaded: LoadedFederation, board: Board) -> str:
     ]
     columns = ("party", "round", "attempt", "phase", "KiB sent", "KiB received", "refused", "late")
     text = Table(f"federation {loaded.config.name}, scheme {loaded.config.scheme}", columns, rows).render()
+    text += "".join(f"{line}\n" for line in _measured(board))
     return text + (f"{board.refused} statuses did not verify\n" if board.refused else "")
+
+
+def newest_measured(board: Board) -> Status | None:
+    """The status with the newest metrics, if any tells some."""
+    told = [one for one in board.statuses.values() if one.metrics]
+    return max(told, key=lambda one: (one.measured, one.party), default=None)
+
+
+def _measured(board: Board) -> Iterator[str]:
+    newest = newest_measured(board)
+    if newest is not None:
+        yield f"after round {newest.measured}: {metric_words(newest.metrics)}"
 
 
 def _row(name: str, status: Status | None, late: str) -> tuple[str, ...]:

@@ -22,7 +22,9 @@ from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.equipment import TaskEquipment
 from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.learning.task import Task
-from veilsum.roles.monitor.log_format import LogFormat
+from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.log_format import LogFormat, MeasureWhen
+from veilsum.roles.monitor.measuring import Measuring, Turn
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.machines import holds_model
 
@@ -46,6 +48,7 @@ class RoleOptions:
     resume: bool = False
     fresh: bool = False
     record_view: Path | None = None
+    measure: MeasureWhen = "always"
     log_format: LogFormat = "text"
 
 
@@ -132,6 +135,16 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
     from veilsum.roles.learning.defences.keeping import STATE_FILE, KeepingLearner
 
     return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh)
+
+
+def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) -> Measuring | None:
+    """How a party measures the common model; where parties get a perturbed one, none can."""
+    when, config = context.options.measure, context.loaded.config
+    if learner is None or when == "never" or config.perturbs:
+        return None
+    parties = context.loaded.roster.participants
+    turn = Turn(parties.index(context.name), len(parties)) if when == "turns" else Turn()
+    return Measuring(learner, log, turn, config.tell_metric)
 
 
 def defence_notes(context: RoleContext, learner: Learner | None) -> Iterator[str]:

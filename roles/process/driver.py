@@ -15,6 +15,7 @@ send that is not acknowledged in time is told and forgotten; the machine has dea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -27,13 +28,20 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId, shown_number
-from veilsum.protocol.machines.events import Event, TrainingRequested, WorkRequested
+from veilsum.protocol.machines.events import (
+    Event,
+    RoundCommitted,
+    RunFinished,
+    TrainingRequested,
+    WorkRequested,
+)
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Envelope, encode_envelope
 from veilsum.protocol.wire.messages import Message
 from veilsum.protocol.wire.replay import Duplicate
 from veilsum.roles.learning.contract import Learner, train_as_asked
 from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.measuring import LAST_WITHIN_S, Measuring
 from veilsum.roles.process.clock import Clock, date, monotonic
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Machine
@@ -97,6 +105,7 @@ class Driver:
     wall_clock: Clock = date
     """The time that the observer is told."""
     observer: RunObserver = field(default_factory=RunObserver)
+    measuring: Measuring | None = None
 
     def __post_init__(self) -> None:
         self._foreign = ForeignReader(self._tell_refusal, expected=(Duplicate,))
@@ -119,7 +128,7 @@ class Driver:
             await self._perform(partial(self._pump.take, self.machine.start))
             while self.ended is None:
                 await self._perform(await self._next_feed())
-            await self._linger()
+            await asyncio.gather(self._linger(), self._measure_last(self.ended))
         finally:
             self._foreign.close()
             for count in self._undelivered.left_out().values():
@@ -214,6 +223,8 @@ class Driver:
     async def _tell(self, event: Event) -> None:
         model = getattr(event, "model", None)
         await self._maybe_aside(0 if model is None else model.nbytes, partial(self.log.tell, event))
+        if isinstance(event, (RoundCommitted, RunFinished)):
+            self.log.tell_traffic(event, self.tally.sent_bytes, self.tally.received_bytes)
         self.observer.noted(self.wall_clock(), self.party, event)
 
     async def _work(self, request: WorkRequested) -> None:
@@ -239,8 +250,22 @@ class Driver:
             self.log.say("trained", round=shown_number(request.round), loss=update.loss)
             result = LocalResult(update.payload, update.samples)
             await self._feed_step(partial(request.then, result))
+            self.tally.training = False
+            await self._measure(request)
         finally:
             self.tally.training = False
+
+    async def _measure(self, request: TrainingRequested) -> None:
+        """The model that we trained from is the one of the round before, unless the scheme gave us other work."""
+        if self.measuring is not None and request.work is None:
+            await self.measuring.now_or_never(request.round, request.model, self._aside)
+
+    async def _measure_last(self, ended: Ended) -> None:
+        if self.measuring is None or not isinstance(ended, RunFinished) or ended.model is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WITHIN_S):
+                await self.measuring.at_last(ended.rounds, ended.model, self._aside)
 
     # Send.
 

@@ -45,6 +45,7 @@ from veilsum.roles.process.context import (
     enter_role,
     initial_model,
     make_equipment,
+    make_measuring,
     make_optimizer,
     make_party_learner,
     state_folder,
@@ -277,6 +278,7 @@ class RoleProcess:
             log=self.log,
             learner=self.learner,
             observer=self.recording or RunObserver(),
+            measuring=make_measuring(context, self.learner, self.log),
             send_within_s=2 * timing.phase_s,
             linger_s=min(timing.phase_s, LONGEST_LINGER_S),
         )
@@ -316,6 +318,7 @@ class RoleProcess:
                 late=tuple(sorted(name for name, count in tally.unacknowledged.items() if count > 0))[
                     :MOST_LATE
                 ],
+                **(driver.measuring.for_status() if driver.measuring is not None else {}),
             )
             try:
                 await transport.publish_status(

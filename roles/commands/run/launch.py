@@ -152,6 +152,9 @@ def _result(outcome: Outcome, data: Sequence[str]) -> tuple[str | None, dict[str
     if newest is None:
         return None, {}
     model, _, holder = newest
+    measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256_of(model)]
+    if measured:
+        return sha256_of(model), measured[-1]["metrics"]
     if outcome.loaded.config.task.startswith("vectors:") or outcome.interrupted:
         return sha256_of(model), {}
     key = outcome.loaded.key_folder(holder)

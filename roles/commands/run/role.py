@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilsum.protocol.identifiers import SERVER as SERVER_NAME
-from veilsum.roles.monitor.log_format import LOG_FORMATS
+from veilsum.roles.monitor.log_format import LOG_FORMATS, MEASURE_WHEN
 
 _EXIT_CODES = """\
 exit codes:
@@ -38,6 +38,13 @@ class RoleCommand:
         _add_identity(parser, named=self.trains)
         if self.trains:
             parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
+            parser.add_argument(
+                "--measure",
+                choices=MEASURE_WHEN,
+                default="always",
+                help="the common model on the test set, for this party's log: after every round that leaves time "
+                "for it (default), in turns with the other parties where all share one machine, or never",
+            )
         _add_run(parser)
 
     def run(self, args: argparse.Namespace) -> int:

@@ -74,6 +74,7 @@ OTHER: dict[str, Any] = {
     "weights": "bucketed",
     "differencing": "refuse",
     "max_attempts": 5,
+    "tell_metric": True,
     "noise": "scale",
     "groups": 3,
     "gamma": 2.5,

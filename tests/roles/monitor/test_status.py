@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.federation.keystore import load_identity
-from veilsum.roles.monitor.status import Status, open_status, sign_status
-from veilsum.roles.monitor.watching import Board, describe
+from veilsum.roles.monitor.status import Status, _digest, open_status, sign_status
+from veilsum.roles.monitor.watching import Board, describe, newest_measured
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.transport.base import Datagram
 
@@ -31,6 +32,29 @@ STATUS = Status("alice", "client", 3, 1, 0, 2, 0, "waiting", 10, 20, 0, ("server
 
 def test_a_status_comes_back_as_it_was_signed() -> None:
     assert open_status(ROSTER, "fed", sign_status(ALICE, "fed", STATUS)) == STATUS
+
+
+def test_metrics_of_the_common_model_travel_where_they_are_told_and_a_status_without_is_read() -> None:
+    told = replace(STATUS, measured=2, metrics={"accuracy": 0.5, "loss": 1.0})
+    assert open_status(ROSTER, "fed", sign_status(ALICE, "fed", told)) == told
+    board = Board()
+    board.take(told)
+    assert newest_measured(board) == told
+    earlier = {name: value for name, value in asdict(STATUS).items() if name not in ("measured", "metrics")}
+    text = json.dumps(earlier)
+    signature = ALICE.signing.sign("status", _digest("fed", text))
+    data = json.dumps({"status": text, "signature": base64.b64encode(signature).decode()}).encode()
+    assert open_status(ROSTER, "fed", data) == STATUS
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [{"a": float("nan")}, {"a": 1}, {"a": "b"}, {"a" * 65: 1.0}, {str(n): 1.0 for n in range(17)}, ["a"]],
+)
+def test_metrics_that_are_no_few_finite_numbers_are_refused(metrics: Any) -> None:
+    with pytest.raises(Rejection) as refusal:
+        open_status(ROSTER, "fed", sign_status(ALICE, "fed", replace(STATUS, metrics=metrics)))
+    assert refusal.value.reason is AbortReason.BAD_ENCODING
 
 
 def test_a_status_of_a_stranger_another_federation_or_another_hand_is_refused() -> None:

@@ -1,0 +1,268 @@
+"""What became of a run so far, put together from the facts that its processes log.
+
+`veilsum launch` hears the facts as they are told, `veilsum page` reads them from the files, of a run that goes on or is
+over. Whoever wrote a log decides what stands in it: every value is checked, and what does not fit is as if it had not
+been said. What is kept is bounded, however long the logs are.
+
+A run that goes on from a checkpoint tells how many rounds it has; later ones that an earlier run had told are gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from veilsum.protocol.identifiers import SERVER
+
+MOST_ROUNDS = 5000
+MOST_TEXTS = 200
+MOST_PARTIES = 20_000
+_LONGEST_TEXT = 500
+_LARGEST = 2**53
+
+
+class RunState(StrEnum):
+    """How the run stands, as its processes told last."""
+
+    UNHEARD = "not heard of yet"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass
+class RoundSoFar:
+    """One round, counted from 1; it is committed once `members` are known."""
+
+    number: int
+    attempt: int = 1
+    members: tuple[str, ...] = ()
+    committed_at: str = ""
+    model_sha256: str = ""
+    losses: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    traffic: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Party -> bytes sent and received in this round."""
+    told_loss: float | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def committed(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def loss(self) -> float | None:
+        """The training loss that the scheme found out, else the mean of what the parties told, each counted once."""
+        if self.told_loss is not None:
+            return self.told_loss
+        told = [loss for name, loss in self.losses.items() if not self.members or name in self.members]
+        return sum(told) / len(told) if told else None
+
+    def mean_traffic(self) -> tuple[float, float] | None:
+        """Bytes that one party sent and received on average."""
+        told = [both for name, both in self.traffic.items() if name != SERVER]
+        if not told:
+            return None
+        return sum(sent for sent, _ in told) / len(told), sum(received for _, received in told) / len(told)
+
+
+@dataclass
+class PartySoFar:
+    """One process: where it is, and what it said last."""
+
+    name: str
+    round: int = 0
+    doing: str = ""
+    heard_at: str = ""
+    loss: float | None = None
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    refused: int = 0
+    ending: str = ""
+
+
+@dataclass
+class RunHistory:
+    """All that the logs told, newest last."""
+
+    state: RunState = RunState.UNHEARD
+    detail: str = ""
+    wanted: int = 0
+    """How many rounds the run is to have, as a process told."""
+    rounds: dict[int, RoundSoFar] = field(default_factory=dict)
+    parties: dict[str, PartySoFar] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    """What was warned of -> who said so."""
+    named: dict[str, list[str]] = field(default_factory=dict)
+    """Party -> what others say it did."""
+    heard_at: str = ""
+
+    def take(self, fact: Mapping[str, Any], writer: str = "") -> None:
+        """One fact of a process; `writer` is whose log it stands in, where that is known."""
+        what, name = fact.get("fact"), writer or _text(fact.get("party"))
+        if not isinstance(what, str) or not name or not self._knows(name):
+            return
+        party = self.parties.setdefault(name, PartySoFar(name))
+        party.heard_at = _text(fact.get("at")) or party.heard_at
+        self.heard_at = max(self.heard_at, party.heard_at)
+        take = getattr(self, f"_take_{what}", None)
+        if take is not None:
+            take(party, fact)
+
+    def committed(self) -> list[RoundSoFar]:
+        """The committed rounds in order."""
+        return [one for _, one in sorted(self.rounds.items()) if one.committed]
+
+    def newest_metrics(self) -> RoundSoFar | None:
+        return next((one for _, one in sorted(self.rounds.items(), reverse=True) if one.metrics), None)
+
+    # What each fact changes.
+
+    def _take_started(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        done, wanted = _whole(fact.get("rounds_done")), _whole(fact.get("rounds"))
+        party.doing, party.ending = "started", ""
+        party.sent_bytes = party.received_bytes = party.refused = 0
+        if done is None or not self._speaks_for_all(party):
+            return
+        self.wanted = wanted or self.wanted
+        self.rounds = {number: one for number, one in self.rounds.items() if number <= done}
+        self.state, self.detail = RunState.RUNNING, ""
+        if done == 0:
+            self.warnings, self.named = {}, {}
+
+    def _take_round_began(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        one = self._round(fact)
+        if one is not None:
+            party.round, party.doing = one.number, "in a round"
+
+    def _take_trained(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        one, loss = self._round(fact), _number(fact.get("loss"))
+        if one is not None:
+            party.round, party.doing = one.number, "trained"
+            if loss is not None:
+                party.loss = one.losses[party.name] = loss
+
+    def _take_round_committed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        one = self._round(fact)
+        if one is None:
+            return
+        party.round, party.doing = one.number, "committed"
+        one.model_sha256 = one.model_sha256 or _text(fact.get("model_sha256"))
+        members = _names(fact.get("members"))
+        if members and (self._speaks_for_all(party) or not one.members):
+            one.members, one.committed_at = members, _text(fact.get("at"))
+            one.attempt = _whole(fact.get("attempt")) or one.attempt
+            one.told_loss = _number(fact.get("loss"))
+
+    def _take_measured(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        one, metrics = self._round(fact), fact.get("metrics")
+        if one is not None and isinstance(metrics, dict):
+            told = {_text(name): _number(value) for name, value in list(metrics.items())[:20]}
+            one.metrics = {name: value for name, value in told.items() if value is not None} or one.metrics
+            one.model_sha256 = one.model_sha256 or _text(fact.get("model_sha256"))
+
+    def _take_traffic(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        sent, received = _whole(fact.get("sent_bytes")), _whole(fact.get("received_bytes"))
+        done = _whole(fact.get("rounds_done"))
+        if sent is None or received is None:
+            return
+        more = max(0, sent - party.sent_bytes), max(0, received - party.received_bytes)
+        party.sent_bytes, party.received_bytes = sent, received
+        if done in self.rounds:
+            known = self.rounds[done].traffic.get(party.name, (0, 0))
+            self.rounds[done].traffic[party.name] = (known[0] + more[0], known[1] + more[1])
+
+    def _take_round_failed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        one = self._round(fact)
+        if one is not None and self._speaks_for_all(party) and len(one.failures) < MOST_TEXTS:
+            one.failures.append(_why(fact))
+
+    def _take_run_finished(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        party.doing = party.ending = "finished"
+        if self._speaks_for_all(party):
+            self.state, self.detail = RunState.FINISHED, ""
+
+    def _take_run_failed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        party.doing, party.ending = "failed", _why(fact)
+        if self._speaks_for_all(party):
+            self.state, self.detail = RunState.FAILED, party.ending
+
+    def _take_stopped(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        party.doing = party.ending = "stopped"
+        if self._speaks_for_all(party) and self.state is RunState.RUNNING:
+            self.state = RunState.STOPPED
+
+    def _take_warning(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        _note(self.warnings, _text(fact.get("text")), party.name)
+
+    def _take_party_named(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        words = (_text(fact.get("reason")), _text(fact.get("detail")))
+        told = f"{party.name}: {', '.join(word for word in words if word)}"
+        _note(self.named, _text(fact.get("named")), told)
+
+    def _take_refused(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
+        party.refused = min(_LARGEST, party.refused + (_whole(fact.get("count")) or 1))
+
+    def _speaks_for_all(self, party: PartySoFar) -> bool:
+        """The server says how the run stands; where only parties' logs are at hand, they do."""
+        return party.name == SERVER or SERVER not in self.parties
+
+    def _knows(self, name: str) -> bool:
+        return name in self.parties or len(self.parties) < MOST_PARTIES
+
+    def _round(self, fact: Mapping[str, Any]) -> RoundSoFar | None:
+        """The round that a fact names; of too many the oldest is forgotten."""
+        number = _whole(fact.get("round"))
+        if not number:
+            return None
+        if number not in self.rounds and len(self.rounds) >= MOST_ROUNDS:
+            oldest = min(self.rounds)
+            if number < oldest:
+                return None
+            del self.rounds[oldest]
+        return self.rounds.setdefault(number, RoundSoFar(number))
+
+
+def metric_words(metrics: Mapping[str, float]) -> str:
+    """Metrics as people read them; the loss among them is that on the test set."""
+    return ", ".join(
+        f"{'test loss' if name == 'loss' else name} {value:.4f}" for name, value in metrics.items()
+    )
+
+
+def _note(texts: dict[str, list[str]], text: str, who: str) -> None:
+    if text and (text in texts or len(texts) < MOST_TEXTS):
+        known = texts.setdefault(text, [])
+        if who not in known and len(known) < MOST_TEXTS:
+            known.append(who)
+
+
+def _why(fact: Mapping[str, Any]) -> str:
+    words: Iterator[str] = (_text(fact.get(key)) for key in ("reason", "culprit", "detail"))
+    return "; ".join(word for word in words if word)
+
+
+def _text(value: object) -> str:
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= _LARGEST else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(_text(one) for one in value[:MOST_PARTIES]) if isinstance(value, list) else ()

@@ -1,0 +1,176 @@
+"""What logs tell of a run: put together in any order, checked value by value, bounded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilsum.roles.monitor import history as module
+from veilsum.roles.monitor.history import RunHistory, RunState
+from veilsum.roles.monitor.log_tail import LogTail
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+FACTS = [name.removeprefix("_take_") for name in dir(RunHistory) if name.startswith("_take_")]
+FIELDS = (
+    "round",
+    "rounds",
+    "rounds_done",
+    "attempt",
+    "members",
+    "metrics",
+    "loss",
+    "text",
+    "named",
+    "sent_bytes",
+)
+
+
+def told(**parties: list[dict[str, Any]]) -> RunHistory:
+    history = RunHistory()
+    for name, facts in parties.items():
+        for fact in facts:
+            history.take({"party": name, **fact}, name)
+    return history
+
+
+def a_round(number: int, at: str = "") -> dict[str, Any]:
+    return {"fact": "round_committed", "round": number, "attempt": 1, "members": ["p1", "p2"], "at": at}
+
+
+STARTED = {"fact": "started", "rounds_done": 0, "rounds": 3}
+
+
+def test_a_round_has_the_mean_loss_of_its_members_and_the_metrics_of_its_model() -> None:
+    history = told(
+        server=[STARTED],
+        p1=[{"fact": "trained", "round": 1, "loss": 2.0}],
+        p2=[{"fact": "trained", "round": 1, "loss": 1.0}],
+        p3=[{"fact": "trained", "round": 1, "loss": 100.0}],
+    )
+    history.take(a_round(1), "server")
+    history.take({"fact": "measured", "round": 1, "metrics": {"accuracy": 0.5, "loss": 0.1}}, "p2")
+    (one,) = history.committed()
+    assert one.loss == 1.5
+    assert one.metrics == {"accuracy": 0.5, "loss": 0.1}
+    assert (history.state, history.wanted) == (RunState.RUNNING, 3)
+
+
+def test_a_loss_that_the_scheme_finds_out_is_the_loss() -> None:
+    history = told(
+        p1=[{"fact": "trained", "round": 1, "loss": 2.0}], server=[STARTED, a_round(1) | {"loss": 0.25}]
+    )
+    assert history.committed()[0].loss == 0.25
+
+
+def test_a_run_that_goes_on_keeps_the_rounds_of_its_checkpoint_and_a_fresh_one_keeps_none() -> None:
+    server = [STARTED, a_round(1), a_round(2), a_round(3), {"fact": "run_failed", "reason": "TIMED_OUT"}]
+    warned = {"fact": "warning", "text": "once"}
+    history = told(server=[*server, warned])
+    assert (history.state, history.detail) == (RunState.FAILED, "TIMED_OUT")
+    history.take({"fact": "started", "rounds_done": 2, "rounds": 3}, "server")
+    assert [one.number for one in history.committed()] == [1, 2]
+    assert (history.state, history.detail) == (RunState.RUNNING, "")
+    assert history.warnings == {"once": ["server"]}
+    history.take(STARTED, "server")
+    assert history.committed() == []
+    assert history.warnings == {}
+
+
+def test_traffic_of_a_round_is_what_came_on_top_also_after_a_restart() -> None:
+    def traffic(done: int, sent: int) -> dict[str, Any]:
+        return {"fact": "traffic", "rounds_done": done, "sent_bytes": sent, "received_bytes": 2 * sent}
+
+    begun = [STARTED, a_round(1), a_round(2), a_round(3)]
+    history = told(server=begun, p1=[traffic(1, 100), traffic(2, 150), {"fact": "started"}, traffic(3, 30)])
+    assert [one.mean_traffic() for one in history.committed()] == [(100, 200), (50, 100), (30, 60)]
+
+
+def test_the_log_says_who_wrote_a_fact_and_not_the_fact() -> None:
+    """A user's own code prints into a party's log: it does not speak for the server."""
+    history = told(server=[STARTED])
+    history.take({"party": "server", "fact": "run_finished", "rounds": 3}, "p1")
+    assert history.state is RunState.RUNNING
+
+
+@given(st.sampled_from(FACTS), st.dictionaries(st.sampled_from(FIELDS), JSON), JSON)
+def test_no_value_in_a_log_is_believed_because_it_is_there(
+    fact: str, values: dict[str, Any], party: Any
+) -> None:
+    history = told(server=[STARTED, a_round(1)])
+    history.take({"party": party, **values, "fact": fact}, "server")
+    for one in history.rounds.values():
+        assert one.loss is None or one.loss == one.loss
+        assert all(isinstance(name, str) for name in (*one.members, *one.metrics))
+
+
+def test_what_is_kept_is_bounded(monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "MOST_ROUNDS", 5)
+    monkeypatch.setattr(module, "MOST_TEXTS", 3)
+    monkeypatch.setattr(module, "MOST_PARTIES", 4)
+    history = told(server=[STARTED, *(a_round(number) for number in range(1, 20))])
+    for number in range(20):
+        history.take({"fact": "warning", "text": f"warning {number}"}, f"p{number}")
+    assert [one.number for one in history.committed()] == [15, 16, 17, 18, 19]
+    assert len(history.warnings) == 3
+    assert len(history.parties) == 4
+
+
+def lines(*facts: dict[str, Any]) -> str:
+    return "".join(json.dumps(fact) + "\n" for fact in facts)
+
+
+def numbers(tail: LogTail) -> Iterator[tuple[str, Any]]:
+    return ((name, fact.get("number")) for name, fact in tail.facts())
+
+
+def test_each_line_of_the_logs_is_read_once_and_only_when_it_is_whole(tmp_path: Path) -> None:
+    log, tail = tmp_path / "p1.log", LogTail(tmp_path)
+    assert list(numbers(tail)) == []
+    log.write_text("printed by a task\n[1]\n" + lines({"fact": "a", "number": 1}) + '{"fact": "a", "num')
+    assert list(numbers(tail)) == [("p1", 1)]
+    with log.open("a") as file:
+        file.write('ber": 2}\n')
+    assert list(numbers(tail)) == [("p1", 2)]
+    assert list(numbers(tail)) == []
+
+
+def test_a_log_that_was_begun_anew_is_read_from_its_start(tmp_path: Path) -> None:
+    log, tail = tmp_path / "p1.log", LogTail(tmp_path)
+    log.write_text(lines({"fact": "a", "number": 1}, {"fact": "a", "number": 2}))
+    assert len(tail.facts()) == 2
+    log.write_text(lines({"fact": "a", "number": 3}))
+    assert list(numbers(tail)) == [("p1", 3)]
+
+
+def test_a_line_without_end_takes_no_memory_and_what_follows_it_is_read(tmp_path: Path) -> None:
+    log, tail = tmp_path / "p1.log", LogTail(tmp_path)
+    log.write_text('{"fact": "' + "x" * (6 << 20))
+    assert tail.facts() == []
+    assert all(len(one.begun) <= 1 << 20 for one in tail._readings.values())
+    with log.open("a") as file:
+        file.write('"}\n' + lines({"fact": "a", "number": 1}))
+    assert list(numbers(tail)) == [("p1", 1)]
+
+
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p1.log")
+    (tmp_path / "p2.log").mkdir()
+    (tmp_path / "p3.log").symlink_to(tmp_path / "gone")
+    assert LogTail(tmp_path).facts() == []
+    assert LogTail(tmp_path / "nowhere").facts() == []
+
+
+def test_facts_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(lines({"fact": "a", "at": "2", "number": 2}))
+    (tmp_path / "b.log").write_text(lines({"fact": "a", "at": "1", "number": 1}))
+    assert list(numbers(LogTail(tmp_path))) == [("b", 1), ("a", 2)]
