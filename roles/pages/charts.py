@@ -1,8 +1,13 @@
-"""Charts as SVG text inside a page: they scale with the page, need no network, and say in words what they show."""
+"""Charts as SVG text inside a page: they scale with the page, need no network, and say in words what they show.
+
+A chart has no style of its own, only attributes: a page may forbid inline styles, and its ink is the page's, by day
+and by night.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from html import escape
@@ -15,14 +20,24 @@ from matplotlib.ticker import MaxNLocator
 # Okabe and Ito's colours: they stay apart for eyes that do not see red from green. Line styles say it once more.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 DASHES = ("-", "--", "-.", ":")
+NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+INK = "#000000"
+"""What is drawn in black is shown in the colour of the page's text."""
+SMALL = (4.6, 2.8)
+"""The size at which a phone shows letters as large as the rest of its page."""
 
 Points = Sequence[tuple[float, float]]
 
 
 class Chart(str):
-    """An `svg` element, which a template takes as it is."""
+    """An `svg` element, which a template takes as it is, with the heading that a page may show above it."""
 
-    __slots__ = ()
+    heading: str
+
+    def __new__(cls, text: str, heading: str = "") -> Chart:
+        made = super().__new__(cls, text)
+        made.heading = heading
+        return made
 
     def __html__(self) -> str:
         """What a template puts into a page: all text of a chart was escaped when it was drawn."""
@@ -94,8 +109,26 @@ def _svg(figure: Figure, title: str, words: str) -> Chart:
     with _style():
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    start = text.index("<svg")
-    opened = text.index(">", start)
-    head = f'<svg role="img" class="chart" aria-label="{escape(title)}" {text[start + 5 : opened]}>'
+    opened = text.index(">", text.index("<svg"))
+    width, height = figure.get_size_inches() * 72
+    head = (
+        f'<svg role="img" class="chart" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}" '
+        f'{NAMESPACES} stroke-linejoin="round" stroke-linecap="butt">'
+    )
     named = f"<title>{escape(title)}</title><desc>{escape(words)}</desc>"
-    return Chart(head + named + text[opened + 1 :])
+    return Chart(head + named + _without_styles(text[opened + 1 :]), title)
+
+
+def _without_styles(drawn: str) -> str:
+    """The same drawing with attributes for styles, in the page's own letters, and without what only tools read."""
+    for part in ("metadata", "style"):
+        drawn = re.sub(rf"<{part}\b.*?</{part}>\s*", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r"<g id=\"[^\"]*\"", "<g", drawn)
+    drawn = re.sub(r" style=\"([^\"]*)\"", _attributes, drawn)
+    return drawn.replace(INK, "currentColor").replace("<text", '<text fill="currentColor"')
+
+
+def _attributes(style: re.Match[str]) -> str:
+    pairs = [declaration.partition(":") for declaration in style[1].split(";") if declaration.strip()]
+    named = [(name.strip(), value.strip()) for name, _, value in pairs]
+    return "".join(f' {name}="{value}"' for name, value in named if name != "font-family")

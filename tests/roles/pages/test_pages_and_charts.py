@@ -46,3 +46,18 @@ def test_equal_figures_give_equal_bytes() -> None:
 def test_a_chart_without_figures_says_so() -> None:
     root = ElementTree.fromstring(curves({}, title="loss", across="round", up="loss"))
     assert root.findtext(f"{SVG}desc") == "no figures yet"
+
+
+def test_a_chart_has_no_style_of_its_own_and_the_ink_of_its_page() -> None:
+    """A page may forbid inline styles, and black lines vanish in the dark."""
+    for drawn in (
+        curves({"a": [(1, 1.0), (2, 0.5)], "b": [(1, 1.0)]}, title="t", across="round", up="loss"),
+        bars({"a": 1.0}, title="t", up="bytes"),
+    ):
+        assert "style" not in drawn
+        assert "#000000" not in drawn
+        assert not [
+            one.get("id")
+            for one in ElementTree.fromstring(drawn).iter()
+            if one.tag.endswith("}g") and one.get("id")
+        ]
