@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -68,6 +69,29 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Exit codes:" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("help", ""),
+        ("help plan", "plan"),
+        ("help roster", "roster"),
+        ("roster help", "roster"),
+        ("help roster add", "roster add"),
+        ("roster help add", "roster add"),
+    ],
+)
+def test_help_before_words_is_the_help_of_these_words(
+    asked: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+    for line in (asked.split(), [*words.split(), "--help"]):
+        with contextlib.suppress(SystemExit):
+            assert cli.main(line) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert told[0].startswith(f"usage: veilsum {words}".rstrip())
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"veilsum {__version__}\n"
@@ -83,7 +107,28 @@ def test_python_dash_m_is_the_same_command() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["plna"], "plan"),
+        (["plna"], "plan?"),
+        (["hepl"], "help?"),
+        (["help", "lauch"], "launch?"),
+        (["roster", "ad"], "add?"),
+        (["help", "roster", "ad"], "add?"),
+        (["simulate", "--rouds", "3"], "--rouds --rounds?"),
+        (["simulate", "--rouds=3"], "--rouds --rounds?"),
+        (["plan", "--partes", "100"], "--partes --parties?"),
+        (["simulate", "--threat", "lyng"], "--threat lyng semi-honest lying?"),
+        (["simulate", "--compare", "plian"], "--compare plian central plain?"),
+        (["simulate", "--scheme", "maskd"], "maskd masked?"),
+        (["simulate", "--task", "digit"], "digit digits?"),
+        (["simulate", "--defence", "dpp"], "dpp dp?"),
+        (["simulate", "--model", "lenet"], "lenet lenet5?"),
+        (["simulate", "--graph", "rign"], "rign ring?"),
+        (["simulate", "--task", "vectors:8", "--drop", "1@uplaod"], "1@uplaod upload?"),
+        (["simulate", "--task", "vectors:8", "--faults", "drp=0.1"], "drp=0.1 drop?"),
+        (["simulate", "--task", "vectors:8", "--lie", "server:shft"], "server:shft server:shift"),
+        (["audit", "run", "--attack", "idlgg"], "idlgg idlg?"),
+        (["audit", "run", "--adversary", "servr"], "servr server?"),
+        (["audit", "run", "--scale", "smok"], "smok smoke?"),
+        (["bench", "rounds", "--scheme", "maskd"], "maskd masked?"),
         (["zzz"], "simulate bench"),
         (["bench", "zzz"], "bench zzz"),
         (["plan"], "--parties --max-weight --clip --help"),

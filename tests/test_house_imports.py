@@ -46,6 +46,7 @@ LIBRARIES: dict[str, dict[str, set[str]]] = {
         "": {"numpy", "cryptography", "msgpack", "rich"},
         "learning": {"torch", "safetensors"},
         "broker": {"amqtt"},
+        "cli": {"shtab"},
         "pages": {"jinja2", "matplotlib"},
     },
     "simulations": {
@@ -182,6 +183,7 @@ def test_a_library_that_a_place_allows_is_imported_there() -> None:
         ("paho", ("transport/mqtt",)),
         ("amqtt", ("roles/broker",)),
         ("rich", ("roles",)),
+        ("shtab", ("roles/cli",)),
         ("hypothesis", ("simulations/testing",)),
         ("requests", ()),
     ],

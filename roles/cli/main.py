@@ -39,6 +39,12 @@ COMMANDS = (
         "a complete federation in a new folder: settings, keys, broker",
         "veilsum.roles.commands.prepare.init",
     ),
+    Command(
+        "completion",
+        "Prepare",
+        "a script that completes commands and options in your shell",
+        "veilsum.roles.commands.prepare.completion",
+    ),
     Command("keys", "Prepare", "make the keys of a party", "veilsum.roles.commands.prepare.keys"),
     Command("roster", "Prepare", "who belongs to a federation", "veilsum.roles.commands.roster"),
     Command(

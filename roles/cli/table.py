@@ -10,20 +10,24 @@ module. The module is imported when the command is asked for, and brings
 or, for a command with sub-commands, `COMMANDS`: another table. A file that serves several commands holds an object
 for each, named `module:object`, which brings the same, its help text as `description`. Modules are named, not
 imported, also because roles must not import simulations, and some commands live there.
+
+Every table also answers to `help`: `veilsum help roster add` is `veilsum roster add --help`.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from veilsum.roles.config.spelling import did_you_mean, which_then
+
 HELP_FLAGS = ("-h", "--help")
+HELP = "help"
 
 
 class UsageError(Exception):
@@ -47,9 +51,13 @@ class Command:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors, raised to the one place that prints them."""
+    """argparse with one-line errors, raised to the one place that prints them.
 
-    def __init__(self, prog: str, description: str) -> None:
+    It knows the table that its command stands in, for a command that is about all commands.
+    """
+
+    def __init__(self, prog: str, description: str, table: Sequence[Command] = ()) -> None:
+        self.table = tuple(table)
         super().__init__(
             prog=prog,
             description=description,
@@ -60,11 +68,27 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The arguments, once all options are known: a misspelt one is told before those that are then missing."""
+        known = self._option_string_actions
+        for word in _options_in(sys.argv[1:] if args is None else args):
+            if word not in known and not self._negative_number_matcher.match(word):
+                self.error(f"{self.prog} has no option {word}{did_you_mean(word, known)}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = ", ".join(map(str, action.choices))
+            near = did_you_mean(str(value), action.choices)
+            raise argparse.ArgumentError(action, f"{value!r} is not one of {known}{near}")
+
 
 def run_table(
     prog: str, commands: Sequence[Command], description: str, closing: str, arguments: Sequence[str]
 ) -> int:
     """Run the command that the arguments name, or show the table."""
+    if arguments and arguments[0] == HELP:
+        arguments = [*arguments[1:], HELP_FLAGS[-1]]
     if not arguments or arguments[0] in HELP_FLAGS:
         sys.stdout.write(table_help(prog, commands, description, closing))
         return 0
@@ -74,7 +98,7 @@ def run_table(
     inner = f"{prog} {command.name}"
     if hasattr(home, "COMMANDS"):
         return run_table(inner, home.COMMANDS, text, "", arguments[1:])
-    parser = Parser(inner, text)
+    parser = Parser(inner, text, commands)
     home.add_arguments(parser)
     return int(home.run(parser.parse_args(arguments[1:])))
 
@@ -85,7 +109,7 @@ def table_help(prog: str, commands: Sequence[Command], description: str, closing
     for group in dict.fromkeys(command.group for command in commands):
         lines += ["", f"{group}:"]
         lines += [f"  {c.name:<{width}}  {c.summary}" for c in commands if c.group == group]
-    lines += ["", f"`{prog} COMMAND --help` explains a command."]
+    lines += ["", f"`{prog} help COMMAND` explains a command, as `{prog} COMMAND --help` does."]
     if closing:
         lines += ["", closing]
     return "\n".join(lines) + "\n"
@@ -95,6 +119,13 @@ def _find(prog: str, commands: Sequence[Command], name: str) -> Command:
     by_name = {command.name: command for command in commands}
     if name in by_name:
         return by_name[name]
-    near = difflib.get_close_matches(name, by_name, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(by_name)}"
-    raise UsageError(f"{prog} has no command {name!r}: {remedy}")
+    raise UsageError(f"{prog} has no command {name!r}: {which_then(name, (*by_name, HELP))}")
+
+
+def _options_in(arguments: Sequence[str]) -> Iterator[str]:
+    """The words that argparse takes for options, without the values joined to them; behind `--` there are none."""
+    for word in arguments:
+        if word == "--":
+            return
+        if len(word) > 1 and word.startswith("-") and " " not in word:
+            yield word.partition("=")[0]

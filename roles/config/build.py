@@ -27,6 +27,7 @@ from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy, parse_graph
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.scheme import Scheme, cohort_problems
 from veilsum.protocol.numbers.fixedpoint import FixedPoint, plan
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.values import FederationValues
 
 LARGEST_COMPLETE_GRAPH = 100
@@ -101,13 +102,21 @@ def choose_graph(config: FederationValues, scheme: Scheme | None) -> tuple[Graph
     """The rule for the graph, and the threshold that goes with it if it is not the usual one."""
     parties = len(config.parties)
     if config.graph != "auto":
-        policy = parse_graph(config.graph)
+        policy = _read_graph(config.graph)
         _require_safe(policy, config, scheme)
         return policy, config.threshold
     if parties <= LARGEST_COMPLETE_GRAPH or not _hides_updates(scheme):
         return COMPLETE_GRAPH, config.threshold
     size = find_degree_and_threshold(parties, config.corrupt, config.dropout, Threat(config.threat))
     return GraphPolicy(GraphKind.K_REGULAR, k=size.k), config.threshold or size.t
+
+
+def _read_graph(text: str) -> GraphPolicy:
+    try:
+        return parse_graph(text)
+    except ParameterError as error:
+        near = did_you_mean(text.partition(":")[0], [kind.value for kind in GraphKind])
+        raise ParameterError([f"{error}{near}"]) from error
 
 
 def find_problems(config: FederationValues) -> list[str]:
@@ -128,14 +137,14 @@ def find_problems(config: FederationValues) -> list[str]:
 
 def _require_task_name(name: str) -> None:
     """Refuse a task that cannot exist, without loading its data or running its code."""
-    from veilsum.roles.learning.datasets.registry import BUILT_IN, TASK_FORMS
+    from veilsum.roles.learning.datasets.registry import BUILT_IN, VECTORS, unknown_task
     from veilsum.roles.learning.datasets.vectors import VectorsTask
 
     base, _, argument = name.partition(":")
-    if base == "vectors":
+    if base == VECTORS:
         VectorsTask.parse(argument)
     elif base not in BUILT_IN and not (base and argument):
-        raise ParameterError([f"unknown task {name!r}; allowed: {TASK_FORMS}"])
+        raise unknown_task(name)
 
 
 def _options(config: FederationValues, scheme: Scheme | None) -> dict[str, str]:
@@ -148,7 +157,7 @@ def _option_problems(config: FederationValues, scheme: Scheme | None) -> Iterato
     for name in config.options:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            yield f"option {name!r} is not one of scheme {config.scheme}: {has}"
+            yield f"option {name!r} is not one of scheme {config.scheme}: {has}{did_you_mean(name, known)}"
 
 
 def _colluder_problems(config: FederationValues, scheme: Scheme | None) -> Iterator[str]:

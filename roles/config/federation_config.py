@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.setting import ALL_SAMPLES
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import FederationValues, party_names
 
@@ -63,9 +64,10 @@ class FederationConfig(FederationValues):
 
         `parties` may be a number or names, and `batch_size` may be "all".
         """
-        unknown = sorted(set(options) - {one.name for one in dataclasses.fields(cls) if one.name != CODE})
+        known = [one.name for one in dataclasses.fields(cls) if one.name != CODE]
+        unknown = sorted(set(options).difference(known))
         if unknown:
-            raise ParameterError([f"unknown setting {name!r}" for name in unknown])
+            raise ParameterError([f"unknown setting {name!r}{did_you_mean(name, known)}" for name in unknown])
         given = {name: value for name, value in options.items() if value is not None}
         if isinstance(given.get("parties"), int):
             given["parties"] = party_names(given["parties"])

@@ -7,7 +7,6 @@ without a value as a comment, so that a person sees what there is to change.
 
 from __future__ import annotations
 
-import difflib
 import json
 import reprlib
 import textwrap
@@ -19,6 +18,7 @@ from typing import Any
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.setting import ALL_SAMPLES, Form, Setting
 from veilsum.roles.config.settings import SETTINGS, TABLES
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.values import FederationValues
 
 FILE_NAME = "federation.toml"
@@ -94,7 +94,7 @@ def _parse(path: Path) -> dict[str, Any]:
 def _structure_problems(document: Mapping[str, Any]) -> Iterator[str]:
     for table, content in document.items():
         if table not in TABLES:
-            yield f"unknown table [{table}]{_near(table, TABLES)}; the tables are {', '.join(TABLES)}"
+            yield f"unknown table [{table}]{did_you_mean(table, TABLES)}; the tables are {', '.join(TABLES)}"
         elif not isinstance(content, dict):
             yield f"{table} must be a table: write [{table}]"
         else:
@@ -106,11 +106,11 @@ def _table_problems(table: str, content: Mapping[str, Any]) -> Iterator[str]:
     for key, value in content.items():
         if key in known:
             if not known[key].accepts_written(value):
-                yield f"[{table}] {key} must be {known[key].expected}, not {_shown(value)}"
+                yield f"[{table}] {key} must be {known[key].expected}, not {_shown(value)}{known[key].near(value)}"
             elif isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
                 yield f"[{table}] {key} is a number of more than {_LONGEST_NUMBER} bits"
         elif table not in _FREE_TABLES:
-            yield f"[{table}] has no key {key!r}{_near(key, known)}; its keys are {', '.join(known)}"
+            yield f"[{table}] has no key {key!r}{did_you_mean(key, known)}; its keys are {', '.join(known)}"
         elif not isinstance(value, str):
             yield f"[{table}] {key} must be a text, not {_shown(value)}"
 
@@ -155,8 +155,3 @@ def _literal(value: Any) -> str:
 
 def _key(text: str) -> str:
     return text if text.replace("_", "").replace("-", "").isalnum() and text.isascii() else _literal(text)
-
-
-def _near(word: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""

@@ -7,11 +7,10 @@ Implements specs/schemes.md, section 2.
 
 from __future__ import annotations
 
-import difflib
-
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.scheme import Scheme
-from veilsum.protocol.schemes.registry import find_scheme, register
+from veilsum.protocol.schemes.registry import find_scheme, register, scheme_names
+from veilsum.roles.config.spelling import did_you_mean, near_names
 from veilsum.roles.config.user_code import OWN, CodeAccess, UserCode, load_named
 
 
@@ -21,7 +20,7 @@ def load_scheme(text: str, access: CodeAccess = OWN) -> Scheme:
     A class that is named itself need not be registered. Either way a name that is taken is refused.
     """
     if ":" not in text:
-        return find_scheme(text)
+        return _registered(text)
     code = load_named("scheme", text, access)
     named = code.value()
     if isinstance(named, type) and issubclass(named, Scheme):
@@ -32,11 +31,18 @@ def load_scheme(text: str, access: CodeAccess = OWN) -> Scheme:
         raise ParameterError([_nothing_there(text, code)]) from error
 
 
+def _registered(name: str) -> Scheme:
+    try:
+        return find_scheme(name)
+    except ParameterError as error:
+        raise ParameterError([f"{error}{did_you_mean(name, scheme_names())}"]) from error
+
+
 def _nothing_there(text: str, code: UserCode) -> str:
     module = code.module
     classes = [
         name for name, one in vars(module).items() if isinstance(one, type) and issubclass(one, Scheme)
     ]
-    near = difflib.get_close_matches(code.name, classes, n=1)
+    near = near_names(code.name, classes)
     remedy = f"did you mean {near[0]}?" if near else "name the class, or the name that it is registered under"
     return f"scheme {text!r}: {module.__name__} has no class {code.name} that extends Scheme; {remedy}"

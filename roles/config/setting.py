@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from veilsum.roles.config.spelling import did_you_mean
+
 
 class Form(enum.Enum):
     """What a value looks like; the text is what an error message asks for."""
@@ -62,6 +64,10 @@ class Setting:
         if self.form is Form.BATCH and value == ALL_SAMPLES:
             return True
         return self.accepts(tuple(value) if isinstance(value, list) else value)
+
+    def near(self, value: object) -> str:
+        """Which of the choices a value that is none of them may have been meant for, for people."""
+        return did_you_mean(value, self.choices) if isinstance(value, str) else ""
 
     @property
     def expected(self) -> str:

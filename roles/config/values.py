@@ -22,6 +22,7 @@ from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, require_party_id
 from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.settings import SETTINGS
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.user_code import OWN, CodeAccess, UserCodeNotFound, UserCodeUnreadable, named_files
 
 if TYPE_CHECKING:
@@ -236,7 +237,8 @@ class FederationValues:
     def index_of(self, party: str) -> int:
         """The place of a party in the order that splits and batch orders are drawn in, from 0."""
         if party not in self.parties:
-            raise ParameterError([f"{party} is not one of the parties: {_some(self.parties)}"])
+            near = did_you_mean(party, self.parties)
+            raise ParameterError([f"{party} is not one of the parties: {_some(self.parties)}{near}"])
         return self.parties.index(party)
 
     def agreed(self) -> dict[str, Any]:
@@ -276,7 +278,7 @@ class FederationValues:
         for setting in SETTINGS:
             value = getattr(self, setting.attribute)
             if not ((value is None and setting.attribute in _OPTIONAL) or setting.accepts(value)):
-                yield f"{setting.attribute} must be {setting.expected}, not {value!r}"
+                yield f"{setting.attribute} must be {setting.expected}, not {value!r}{setting.near(value)}"
         free: dict[str, Mapping[Any, Any]] = {"devices": self.devices, "options": self.options}
         for name, texts in free.items():
             for key, value in texts.items():
@@ -299,7 +301,8 @@ class FederationValues:
             if party == "default":
                 yield "devices: a party called 'default' gets the common device; set device instead"
             elif party not in self.parties:
-                yield f"devices: {party} is not one of the parties: {_some(self.parties)}"
+                near = did_you_mean(party, self.parties)
+                yield f"devices: {party} is not one of the parties: {_some(self.parties)}{near}"
 
     def _range_problems(self) -> Iterator[str]:
         if not _NAME.fullmatch(self.name):

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.learning.seeds import generator
 
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -56,7 +57,8 @@ def parse_split(text: str) -> Split:
             value = _number(amount)
             if (kind == "dirichlet" and value > 0) or (kind == "one-class" and 0 <= value <= 1):
                 return Split(kind, value)
-    raise LocalProtocolError(f"split {text!r} is not one of: {SPLIT_FORMS}")
+    near = did_you_mean(kind, get_args(Kind))
+    raise ParameterError([f"split {text!r} is not one of: {SPLIT_FORMS}{near}"])
 
 
 def divide(split: Split, samples: int, labels: Labels | None, parties: int, seed: int) -> list[Positions]:

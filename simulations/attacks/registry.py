@@ -5,10 +5,10 @@ Implements specs/attacks.md, section 1.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.spelling import which_then
 from veilsum.roles.config.user_code import load_named, making
 from veilsum.simulations.attacks.attack import Attack
 from veilsum.simulations.attacks.crafted.imprint import Imprint
@@ -79,9 +79,7 @@ def find_attack(name: str) -> Attack:
         return ATTACKS[name]
     if ":" in name:
         return _own_attack(name)
-    near = difflib.get_close_matches(name, ATTACKS, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(ATTACKS)}"
-    raise ParameterError([f"unknown attack {name!r}: {remedy}"])
+    raise ParameterError([f"unknown attack {name!r}: {which_then(name, ATTACKS)}"])
 
 
 def _own_attack(place: str) -> Attack:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.simulations.attacks.budget import Budget
 
 
@@ -43,5 +44,7 @@ SCALES = {
 
 def find_scale(name: str) -> Scale:
     if name not in SCALES:
-        raise ParameterError([f"scale {name!r} is not one of {', '.join(SCALES)}"])
+        raise ParameterError(
+            [f"scale {name!r} is not one of {', '.join(SCALES)}{did_you_mean(name, SCALES)}"]
+        )
     return SCALES[name]

@@ -27,9 +27,10 @@ from veilsum.protocol.wire.messages import Message
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.simulations.benchmarks.measuring import Figure
 from veilsum.simulations.benchmarks.verification import added_time
+from veilsum.simulations.run.faults import losses
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder
-from veilsum.simulations.run.simulate import SimulationResult, losses
+from veilsum.simulations.run.simulate import SimulationResult
 from veilsum.simulations.run.simulation import Node, Simulation
 from veilsum.transport.memory.network import Delivery, NetworkEvent, TimerDue
 

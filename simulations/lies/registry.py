@@ -5,10 +5,9 @@ Implements specs/lies.md, section 1.
 
 from __future__ import annotations
 
-import difflib
-
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.schemes.registry import find_scheme, scheme_names
+from veilsum.roles.config.spelling import which_then
 from veilsum.simulations.lies.lie import Lie
 from veilsum.simulations.lies.lists import SplitSurvivors, TwoLists
 from veilsum.simulations.lies.models import CraftedModel, OtherModel, StillModel
@@ -40,9 +39,7 @@ LIES = {one.name: one for one in _BUILT_IN}
 def find_lie(name: str) -> type[Lie]:
     if name in LIES:
         return LIES[name]
-    near = difflib.get_close_matches(name, LIES, n=3, cutoff=0.5)
-    remedy = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(LIES)}"
-    raise ParameterError([f"unknown lie {name!r}: {remedy}"])
+    raise ParameterError([f"unknown lie {name!r}: {which_then(name, LIES, most=3, cutoff=0.5)}"])
 
 
 def schemes_of(lie: type[Lie]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.numbers.model import Model
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.views.recorder import ViewRecorder
 from veilsum.roles.views.view import BROKER, PublicFacts
@@ -54,7 +55,10 @@ def members_of(adversary: str, parties: Sequence[str]) -> tuple[str, ...]:
     members = tuple(adversary.split("+"))
     wrong = [name for name in members if name not in (SERVER, *parties)]
     if wrong or len(set(members)) != len(members):
+        near = did_you_mean(adversary, named)
         raise ParameterError(
-            [f"adversary {adversary!r} is not one of {', '.join(named)}, nor names of parties joined by +"]
+            [
+                f"adversary {adversary!r} is not one of {', '.join(named)}, nor names of parties joined by +{near}"
+            ]
         )
     return members

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +26,7 @@ from veilsum.simulations.lies.lie import Lie
 from veilsum.simulations.lies.play import HonestCommits, LiePlay, rules_of_liars
 from veilsum.simulations.lies.registry import find_lie
 from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
+from veilsum.simulations.run.faults import losses, read_faults
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.invariants import InvariantMonitor, SealRecorder, TagRecorder
 from veilsum.simulations.run.record import Recorder
@@ -86,7 +86,7 @@ def simulate(
     config.require_workable()
     config.require_data()
     config = config.with_weight_limit()
-    chosen = Faults.parse(faults) if isinstance(faults, str) else faults or Faults()
+    chosen = read_faults(faults) if isinstance(faults, str) else faults or Faults()
     lost = losses(config, drop) if drop else {}
     engine = engine if engine is not None else InlineEngine()
     told = find_lie(lie) if lie is not None else None
@@ -214,19 +214,3 @@ def _baseline(
         return Baseline(beside.value, trained.metrics, trained.model)
     alone = train_standalone([*tasks.values()], config.split, config.rounds, training, config.seed)
     return Baseline(beside.value, mean_metrics(alone))
-
-
-def losses(config: FederationConfig, text: str) -> dict[PartyId, type[Message]]:
-    """Read `N@PHASE`: N parties drawn from the seed, lost right before the message that ends the phase."""
-    scheme = config.load_scheme()
-    count, at, phase = text.partition("@")
-    if not at or not count.isdecimal() or phase not in scheme.drop_points:
-        raise ParameterError(
-            [
-                f"drop {text!r}: write N@PHASE with PHASE one of {', '.join(scheme.drop_points)} for {scheme.name}"
-            ]
-        )
-    if int(count) > len(config.parties):
-        raise ParameterError([f"drop {text!r}: there are only {len(config.parties)} parties"])
-    chosen = random.Random(config.seed).sample(sorted(config.parties), int(count))  # noqa: S311 - a simulated fault
-    return dict.fromkeys(map(PartyId, chosen), scheme.drop_points[phase])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from veilsum.protocol.errors import ProtocolError
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.user_code import OWN, CodeAccess, UserCodeNotFound, load_named
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
@@ -26,6 +27,7 @@ BUILT_IN = {
     "cifar10": f"{_DATASETS}.cifar10:cifar10",
     "ham10000": f"{_DATASETS}.ham10000:ham10000",
 }
+VECTORS = "vectors"
 _OWN_FORMS = "package.module:function, ./file.py:function"
 TASK_FORMS = f"{', '.join(BUILT_IN)}, bank:with-duration, vectors:DIMENSION, {_OWN_FORMS}"
 
@@ -33,13 +35,18 @@ TASK_FORMS = f"{', '.join(BUILT_IN)}, bank:with-duration, vectors:DIMENSION, {_O
 def load_task(name: str, options: TaskOptions, access: CodeAccess = OWN) -> Task | VectorsTask:
     """The task a user named: a built-in one, `vectors:D`, or a function of a module or a file."""
     base, colon, argument = name.partition(":")
-    if base == "vectors":
+    if base == VECTORS:
         return VectorsTask.parse(argument)
     if base in BUILT_IN:
         return _make(name, BUILT_IN[base], replace(options, argument=argument if colon else None), OWN)
     if not (base and argument) or "." in argument:
-        raise TaskError(f"unknown task {name!r}; allowed: {TASK_FORMS}")
+        raise unknown_task(name)
     return _make(name, name, options, access)
+
+
+def unknown_task(name: str) -> TaskError:
+    near = did_you_mean(name.partition(":")[0], (*BUILT_IN, VECTORS))
+    return TaskError(f"unknown task {name!r}{near}; allowed: {TASK_FORMS}")
 
 
 def _make(name: str, path: str, options: TaskOptions, access: CodeAccess) -> Task:

@@ -8,7 +8,6 @@ Implements specs/defences.md, section 1.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.user_code import OWN, CodeAccess, making
 from veilsum.roles.learning.defences.defence import Configuration, Defence
 from veilsum.roles.learning.defences.ranges import Rule
@@ -111,8 +111,8 @@ def _read_part(text: str, problems: list[str], access: CodeAccess) -> Defence | 
     if name not in BUILT_IN and ":" not in name:
         forms = "; ".join(one.form for one in built_in_defences())
         problems.append(
-            f"unknown defence {name!r}{_near(name, BUILT_IN)}; allowed: {forms}; package.module:Name; ./file.py:Name; "
-            "joined by +"
+            f"unknown defence {name!r}{did_you_mean(name, BUILT_IN)}; allowed: {forms}; package.module:Name; "
+            "./file.py:Name; joined by +"
         )
         return None
     found = len(problems)
@@ -145,7 +145,9 @@ def _read_settings(
         if not equals:
             problems.append(f"{name}: {piece!r} is not KEY=VALUE; its settings are {', '.join(rules)}")
         elif key not in rules:
-            problems.append(f"{name} has no setting {key!r}{_near(key, rules)}; it has {', '.join(rules)}")
+            problems.append(
+                f"{name} has no setting {key!r}{did_you_mean(key, rules)}; it has {', '.join(rules)}"
+            )
         elif key in seen:
             problems.append(f"{name}: {key} is given twice")
         else:
@@ -176,8 +178,3 @@ def _text_of(part: Defence) -> str:
     }
     settings = ",".join(f"{key}={value}" for key, value in given.items())
     return f"{spelled(part)}:{settings}" if settings else spelled(part)
-
-
-def _near(word: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""

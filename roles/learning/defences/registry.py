@@ -13,6 +13,7 @@ import importlib
 from collections.abc import Iterator
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.spelling import which_then
 from veilsum.roles.config.user_code import OWN, CodeAccess, load_named
 from veilsum.roles.learning.defences.defence import Defence
 
@@ -36,7 +37,7 @@ def find_defence(name: str, access: CodeAccess = OWN) -> type[Defence]:
         found: type[Defence] = getattr(importlib.import_module(module), attribute)
         return found
     if ":" not in name:
-        raise ParameterError([f"unknown defence {name!r}: choose one of {', '.join(BUILT_IN)}"])
+        raise ParameterError([f"unknown defence {name!r}: {which_then(name, BUILT_IN)}"])
     return _own_defence(name, access)
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.learning.models.dense import densenet
 from veilsum.roles.learning.models.mlp import DEFAULT_WIDTH, mlp
 from veilsum.roles.learning.models.network import Network, Shape
@@ -21,7 +22,7 @@ from veilsum.roles.learning.models.small import dlnet, lenet5
 from veilsum.roles.learning.models.vgg import alexnet, vgg16, vgg16_gn
 from veilsum.roles.learning.seeds import derive_seed
 
-_BUILDERS: dict[str, Callable[[Shape, int], Network]] = {
+MODELS: dict[str, Callable[[Shape, int], Network]] = {
     "lenet5": lenet5,
     "alexnet": alexnet,
     "vgg16": vgg16,
@@ -34,7 +35,7 @@ _BUILDERS: dict[str, Callable[[Shape, int], Network]] = {
     "dlnet-tanh": partial(dlnet, nn.Tanh),
     "dlnet-relu": partial(dlnet, nn.ReLU),
 }
-MODEL_FORMS = f"mlpLAYERS or mlpLAYERS:WIDTH (as mlp3, mlp5:512), {', '.join(_BUILDERS)}"
+MODEL_FORMS = f"mlpLAYERS or mlpLAYERS:WIDTH (as mlp3, mlp5:512), {', '.join(MODELS)}"
 _MLP = re.compile(r"mlp([1-9]\d?)(?::([1-9]\d{0,4}))?")
 
 
@@ -56,6 +57,6 @@ def build_model(name: str, input_shape: Shape, outputs: int, seed: int | None = 
 def _builder(name: str) -> Callable[[Shape, int], Network]:
     if match := _MLP.fullmatch(name):
         return partial(mlp, int(match[1]), int(match[2] or DEFAULT_WIDTH))
-    if name not in _BUILDERS:
-        raise ParameterError([f"unknown model {name!r}; allowed: {MODEL_FORMS}"])
-    return _BUILDERS[name]
+    if name not in MODELS:
+        raise ParameterError([f"unknown model {name!r}{did_you_mean(name, MODELS)}; allowed: {MODEL_FORMS}"])
+    return MODELS[name]

@@ -20,6 +20,7 @@ from veilsum.protocol.numbers.rates import RateSchedule
 from veilsum.protocol.numbers.step_kinds import STEP_KINDS, StepKind
 from veilsum.protocol.numbers.step_memory import StepMemory
 from veilsum.protocol.numbers.steps import ModelStep
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.learning.training.pairs import read_pairs
 from veilsum.roles.learning.training.settings import TrainingOptions
 
@@ -62,9 +63,9 @@ def read_step(text: str) -> tuple[StepKind, float | None]:
     if name not in STEP_KINDS:
         raise ParameterError(
             [
-                f"server_optimizer {name!r} is not a step that every party can take to the same bits: choose one of "
-                f"{', '.join(STEP_KINDS)}; torch's optimisers are for schemes whose server takes the step alone: "
-                "plain, perturbed, bilateral"
+                f"server_optimizer {name!r} is not a step that every party can take to the same bits"
+                f"{did_you_mean(name, STEP_KINDS)}: choose one of {', '.join(STEP_KINDS)}; torch's "
+                "optimisers are for schemes whose server takes the step alone: plain, perturbed, bilateral"
             ]
         )
     kind = STEP_KINDS[name]

@@ -18,7 +18,6 @@ Implements specs/learning.md, section 1.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,6 +31,7 @@ from torch.optim import Optimizer
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.numbers.step_kinds import STEP_KINDS
+from veilsum.roles.config.spelling import which_then
 from veilsum.roles.learning.contract import FloatVector, apply_update
 from veilsum.roles.learning.training.pairs import read_pairs
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -107,9 +107,7 @@ def read_optimizer(text: str) -> tuple[type[Any], dict[str, Any]]:
     if name.lower() in REFUSED:
         raise ParameterError([f"server_optimizer {name}: {REFUSED[name.lower()]}"])
     if name.lower() not in known:
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
-        raise ParameterError([f"unknown server_optimizer {name!r}: {remedy}"])
+        raise ParameterError([f"unknown server_optimizer {name!r}: {which_then(name, known)}"])
     kind = known[name.lower()]
     return kind, read_pairs(name, settings, _settings_of(kind))
 

@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias, get_args
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.numbers.rates import SCHEDULE_FORMS, RateSchedule, is_schedule
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.learning.contract import PAYLOADS, Payload
 
 Optimizer: TypeAlias = Literal["sgd", "adam"]
@@ -87,9 +88,10 @@ class TrainingOptions:
             ("gradient_batch", self.gradient_batch, get_args(GradientBatch)),
         ):
             if value not in allowed:
-                yield f"{name} {value!r} is not one of {', '.join(allowed)}"
+                yield f"{name} {value!r} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}"
         if not is_schedule(self.schedule):
-            yield f"schedule {self.schedule!r} is not one of: {SCHEDULE_FORMS}"
+            near = did_you_mean(self.schedule.partition(":")[0], ("constant", "step", "cosine"))
+            yield f"schedule {self.schedule!r} is not one of: {SCHEDULE_FORMS}{near}"
         if not _DEVICE.fullmatch(self.device):
             yield f"device {self.device!r} is not one of auto, cpu, cuda, cuda:INDEX, mps"
 

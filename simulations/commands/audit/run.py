@@ -21,7 +21,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilsum.roles.cli.completion import offer
 from veilsum.roles.cli.output import file_target
+from veilsum.simulations.commands.audit.names import ADVERSARIES, ATTACKS
 from veilsum.simulations.commands.audit.options import (
     add_common_arguments,
     publish_outcome,
@@ -42,15 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DEFENCE",
         help="a defence in training, e.g. dp:sigma=0.01 (default none)",
     )
-    parser.add_argument(
+    adversary = parser.add_argument(
         "--adversary",
         default="server",
         metavar="WHO",
         help="server, client, peer, broker, coalition, others or NAME+NAME (default server)",
     )
-    parser.add_argument(
+    offer(adversary, ADVERSARIES)
+    attack = parser.add_argument(
         "--attack", default="idlg", metavar="ATTACK", help="see `veilsum audit list` (default idlg)"
     )
+    offer(attack, ATTACKS)
     parser.add_argument("--model", metavar="MODEL", help="an architecture other than the attack's own")
     parser.add_argument("--parties", type=int, default=4, metavar="N", help="how many parties (default 4)")
     parser.add_argument(

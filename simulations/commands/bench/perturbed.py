@@ -25,7 +25,10 @@ PHASES = ("perturbation", "forward", "backward", "update", "exchange")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model", default="resnet20", help="a model by name, as resnet20 (default), mlp5:512"
+        "--model",
+        default="resnet20",
+        metavar="MODEL",
+        help="a model by name, as resnet20 (default), mlp5:512",
     )
     parser.add_argument("--batch", type=int, default=32, metavar="N", help="samples in a batch (default 32)")
     parser.add_argument("--loss", choices=("mse", "ce"), default="mse", help="default mse")

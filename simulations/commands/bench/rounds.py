@@ -37,7 +37,9 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scheme", default="masked", help="plain, mpc, ampc, masked (default masked)")
+    parser.add_argument(
+        "--scheme", default="masked", metavar="SCHEME", help="plain, mpc, ampc, masked (default masked)"
+    )
     parser.add_argument(
         "--parties", type=_counts, default=(10,), metavar="N[,N...]", help="how many (default 10)"
     )
@@ -54,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="lying",
         help="what the server may do (default lying)",
     )
-    parser.add_argument("--graph", default="auto", help="complete, ring, k-regular:K, auto (default auto)")
+    parser.add_argument(
+        "--graph", default="auto", metavar="GRAPH", help="complete, ring, k-regular:K, auto (default auto)"
+    )
     add_json_option(parser)
 
 
