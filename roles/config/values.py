@@ -182,6 +182,11 @@ class FederationValues:
         return load_scheme(self.scheme, self.code)
 
     @property
+    def task_is_numbers(self) -> bool:
+        """Whether the task is `vectors:D`, which has neither data nor code."""
+        return self.task.partition(":")[0] == "vectors"
+
+    @property
     def names_own_scheme(self) -> bool:
         """Whether the scheme is a user's, so that knowing anything about it takes running its code."""
         return ":" in self.scheme

@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilsum.protocol.agreed.anchor import Anchor
+from veilsum.protocol.agreed.parameters import Weights
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
-from veilsum.roles.broker.files import (
-    AUTHORITY,
-    read_logins,
-    write_certificates,
-    write_configuration,
-    write_logins,
-)
+from veilsum.roles.broker.files import AUTHORITY, write_certificates, write_configuration
 from veilsum.roles.broker.logins import (
     LOGIN_FILE,
     OBSERVER,
@@ -34,6 +29,7 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import NAMING_CODE
+from veilsum.roles.federation.admission import logins_of, publish_logins
 from veilsum.roles.federation.anchoring import (
     ChooseAnchor,
     Stated,
@@ -41,14 +37,21 @@ from veilsum.roles.federation.anchoring import (
     anchor_of_new_chain,
     anchor_when_signing,
 )
+from veilsum.roles.federation.beginning import (
+    MODEL_FILE,
+    agreed_model,
+    read_stated_model,
+    state_first_models,
+    who_states_anew,
+    write_model,
+)
 from veilsum.roles.federation.first_models import (
     FIRST_MODEL_FILE,
     FirstModel,
     keep_statement,
     kept_statements,
     read_first_model,
-    state_first_model,
-    write_first_model,
+    settings_hash,
 )
 from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, ORGANISER_FOLDER, enrolment_problems
 from veilsum.roles.federation.keystore import (
@@ -80,11 +83,16 @@ def create_federation(
 ) -> SignedRoster:
     """Write a complete federation into a new or empty folder; without keys, its parties enrol later.
 
-    `init` is a file with the first model, where the scheme has a chain and it is not the task's own.
+    `init` is a file with the first model, where it is not the task's own. Without keys nothing of the task is loaded,
+    neither its code nor its data.
     """
     require_usable_folder(folder)
     config.require_workable()
-    config = replace(config.with_weight_limit(), min_parties=config.cohort_floor)
+    if not with_keys:
+        _require_nothing_to_load(config, init)
+    if with_keys or config.task_is_numbers:
+        config = config.with_weight_limit()
+    config = replace(config, min_parties=config.cohort_floor)
     if config.broker_tls and config.broker_ca is None:
         config = replace(config, broker_ca=f"{BROKER_FOLDER}/{AUTHORITY}")
     config.require_workable()
@@ -104,8 +112,11 @@ def create_federation(
         identity, logins[name] = create_party(folder / KEYS_FOLDER / name, name, role)
         parties.append(identity)
     stated = state_first_models(folder, config, parties, init)
-    anchor = anchor_after_change(Stated(None, tuple(stated), stated, config.parties))
-    signed = sign_roster(organiser, 1, tuple(one.public for one in parties), config.agreed(), anchor=anchor)
+    known = Stated(None, tuple(stated), stated, config.parties)
+    anchor = anchor_after_change(known) if config.load_scheme().has_chain else None
+    model = agreed_model(None, anchor, known, tuple(stated), settings_hash(config))
+    public = tuple(one.public for one in parties)
+    signed = sign_roster(organiser, 1, public, config.agreed(), anchor=anchor, first_model=model)
     _publish(folder, signed, logins)
     for party in parties:
         key_folder = folder / KEYS_FOLDER / party.name
@@ -114,40 +125,15 @@ def create_federation(
     return signed
 
 
-def state_first_models(
-    folder: Path, config: FederationConfig, parties: Sequence[Identity], init: Path | None
-) -> dict[PartyId, FirstModel]:
-    """State for parties whose keys are here what all of them begin with, where the scheme has a chain."""
-    participants = [one for one in parties if one.role is not Role.SERVER]
-    if not participants or not config.load_scheme().has_chain:
-        return {}
-    model = first_model_of(config, folder / FILE_NAME, None, init)
-    stated = {one.name: state_first_model(one, model) for one in participants}
-    for name, one in stated.items():
-        write_first_model(folder / KEYS_FOLDER / name / FIRST_MODEL_FILE, one)
-        keep_statement(folder, one)
-    return stated
-
-
 def begin_anew(folder: Path, organiser_folder: Path, init: Path | None) -> SignedRoster:
     """Begin another chain in a federation all of whose keys are here: with the model of a file, or with the task's."""
     signed = read_roster(folder / ROSTER_FILE)
     _require_organiser(folder, organiser_folder, signed)
     parties = [load_identity(folder / KEYS_FOLDER / name) for name in signed.roster.participants]
-    state_first_models(folder, FederationConfig.from_toml(folder / FILE_NAME, run_code=True), parties, init)
-    change = _Change(signed.roster.identities, dict(signed.evicted), _logins(folder, signed))
+    config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
+    sent = state_first_models(folder, config, parties, init)
+    change = _Change(signed.roster.identities, dict(signed.evicted), logins_of(folder, signed), sent)
     return _sign(folder, organiser_folder, signed, change, anchor_of_new_chain)
-
-
-def first_model_of(config: FederationConfig, file: Path, data: Path | None, init: Path | None) -> Model:
-    """The model of position 0: the given one, or what task and seed make of it, in a process that may load torch."""
-    if init is not None:
-        from veilsum.roles.learning.models.files import load_model
-
-        return load_model(init)
-    from veilsum.roles.learning.first_model import ask_for_beginning
-
-    return ask_for_beginning(config, file, data).model
 
 
 def create_party(key_folder: Path, name: str, role: Role) -> tuple[Identity, str]:
@@ -174,7 +160,7 @@ def add_party(
                 AbortReason.WRONG_ROSTER,
                 f"{listed.name} is listed already: to replace its keys, first veilsum roster evict",
             )
-    logins = _logins(folder, signed)
+    logins = logins_of(folder, signed)
     login_file = login_file or public_file.with_name(LOGIN_FILE)
     if login_file.exists():
         name, line = require_login_line(login_file.read_text(encoding="ascii"))
@@ -183,8 +169,10 @@ def add_party(
         logins[name] = line
     evicted = {name: version for name, version in signed.evicted.items() if name != identity.name}
     beside = public_file.with_name(FIRST_MODEL_FILE)
-    sent = _sent_statements([identity], [beside] if beside.exists() else [])
-    change = _Change((*signed.roster.identities, identity), evicted, logins, sent)
+    files = [beside] if beside.exists() else []
+    sent = _sent_statements([identity], files)
+    model = _sent_model(files)
+    change = _Change((*signed.roster.identities, identity), evicted, logins, sent, model)
     return _sign(folder, organiser_folder, signed, change, anchor_after_change)
 
 
@@ -206,8 +194,14 @@ def sign_again(
         raise ParameterError(
             ["there is no chain to leave: the scheme keeps none, or veilsum roster sign begins the first one"]
         )
+    _require_organiser(folder, organiser_folder, signed)
     sent = _sent_statements(signed.roster.identities, first_models)
-    change = _Change(signed.roster.identities, dict(signed.evicted), _logins(folder, signed), sent)
+    model = _sent_model(first_models)
+    config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
+    config.require_workable()
+    if anew := who_states_anew(folder, signed, config, tuple(sent)):
+        sent = state_first_models(folder, config, anew, None)
+    change = _Change(signed.roster.identities, dict(signed.evicted), logins_of(folder, signed), sent, model)
     choose = anchor_of_new_chain if new_chain else anchor_when_signing
     return _sign(folder, organiser_folder, signed, change, choose)
 
@@ -221,45 +215,6 @@ def sign_checkpoint(
     return _sign(folder, organiser_folder, signed, change, lambda _: anchor)
 
 
-def configure_broker(folder: Path, organiser_folder: Path) -> None:
-    """Write the broker's configuration, certificate and access list anew, for federation.toml as it is now."""
-    config = FederationConfig.from_toml(folder / FILE_NAME)
-    broker = folder / BROKER_FOLDER
-    write_configuration(broker, config)
-    if config.broker_tls:
-        write_certificates(broker, organiser_folder, config)
-    signed = read_roster(folder / ROSTER_FILE)
-    _publish_logins(folder, signed, _logins(folder, signed))
-
-
-def add_observer(folder: Path, name: str, key_folder: Path) -> None:
-    """A login for one more observer, in a folder of its own and at the broker."""
-    if not is_observer(require_party_id(name)):
-        raise ParameterError([f"an observer is called {OBSERVER}-NAME, not {name!r}"])
-    signed = read_roster(folder / ROSTER_FILE)
-    logins = _logins(folder, signed)
-    if name in logins:
-        raise ParameterError(
-            [f"{name} has a login already: take another name, or revoke it first with --revoke"]
-        )
-    logins[name] = create_login(key_folder, name)
-    _publish_logins(folder, signed, logins)
-
-
-def revoke_observer(folder: Path, name: str) -> None:
-    """Shut an observer out; who is on the roster is evicted instead."""
-    signed = read_roster(folder / ROSTER_FILE)
-    logins = _logins(folder, signed)
-    if name not in logins or not is_observer(name):
-        raise ParameterError(
-            [
-                f"{name} is no observer with a login: there are {', '.join(filter(is_observer, logins)) or 'none'}; "
-                "a party is shut out by veilsum roster evict"
-            ]
-        )
-    _publish_logins(folder, signed, {user: line for user, line in logins.items() if user != name})
-
-
 def require_usable_folder(folder: Path) -> None:
     """Refuse a folder with anything in it: a federation never overwrites keys."""
     if folder.is_dir() and any(folder.iterdir()):
@@ -270,6 +225,21 @@ def require_usable_folder(folder: Path) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise ParameterError([f"{folder} is a file: choose a new folder"])
+
+
+def _require_nothing_to_load(config: FederationConfig, init: Path | None) -> None:
+    """Refuse what only the task could tell, or only the parties: neither is here."""
+    problems = []
+    if init is not None:
+        problems.append("--init needs keys: each party gives the file to veilsum keys first-model")
+    weighs = config.weights != Weights.EQUAL.value and not config.task_is_numbers
+    if config.max_weight is None and weighs:
+        problems.append(
+            "max_weight is not given, and without keys nothing of the task is loaded that would tell it: name the most "
+            "samples that one party may hold with --max-weight, or let all count alike with --weights equal"
+        )
+    if problems:
+        raise ParameterError(problems)
 
 
 def _require_free_names(config: FederationConfig) -> None:
@@ -309,6 +279,8 @@ class _Change:
     evicted: dict[str, int]
     logins: dict[str, str]
     sent: dict[PartyId, FirstModel] = field(default_factory=dict)
+    model: Model | None = field(default=None, repr=False)
+    """The model that was sent with them, if its file was."""
 
 
 def _without(folder: Path, signed: SignedRoster, name: str | None) -> _Change:
@@ -318,7 +290,7 @@ def _without(folder: Path, signed: SignedRoster, name: str | None) -> _Change:
         signed.roster.identity(name)
         evicted[name] = signed.version + 1
     identities = tuple(one for one in signed.roster.identities if one.name != name)
-    logins = {user: line for user, line in _logins(folder, signed).items() if user != name}
+    logins = {user: line for user, line in logins_of(folder, signed).items() if user != name}
     return _Change(identities, evicted, logins)
 
 
@@ -340,6 +312,15 @@ def _sent_statements(
     return sent
 
 
+def _sent_model(files: Sequence[Path]) -> Model | None:
+    """The first model itself, where its file came with a statement; one that is not what was stated is refused."""
+    for path in files:
+        if (model := path.with_name(MODEL_FILE)).exists():
+            stated = read_first_model(path)
+            return read_stated_model(model, stated, f"that {stated.name} stated")
+    return None
+
+
 def _sign(
     folder: Path,
     organiser_folder: Path,
@@ -354,15 +335,18 @@ def _sign(
     problems = list(enrolment_problems(config, change.identities))
     if problems:
         raise ParameterError(problems)
-    anchor = None
-    if config.load_scheme().has_chain:
-        models = {**kept_statements(folder, change.identities), **change.sent}
-        names = tuple(one.name for one in change.identities if one.role is not Role.SERVER)
-        anchor = choose_anchor(Stated(before.roster.anchor, names, models, config.parties))
-    version = before.version + 1
-    signed = sign_roster(organiser, version, change.identities, config.agreed(), change.evicted, anchor)
+    models = {**kept_statements(folder, change.identities), **change.sent}
+    names = tuple(one.name for one in change.identities if one.role is not Role.SERVER)
+    known = Stated(before.roster.anchor, names, models, config.parties)
+    anchor = choose_anchor(known) if config.load_scheme().has_chain else None
+    agreed = agreed_model(before, anchor, known, tuple(change.sent), settings_hash(config))
+    signed = sign_roster(
+        organiser, before.version + 1, change.identities, config.agreed(), change.evicted, anchor, agreed
+    )
     for one in change.sent.values():
         keep_statement(folder, one)
+    if change.model is not None:
+        write_model(folder / MODEL_FILE, change.model)
     _publish(folder, signed, change.logins)
     return signed
 
@@ -381,14 +365,5 @@ def _require_organiser(folder: Path, organiser_folder: Path, before: SignedRoste
 
 def _publish(folder: Path, signed: SignedRoster, logins: dict[str, str]) -> None:
     """Logins first: a roster that names a party whom the broker does not let in yet would only confuse."""
-    _publish_logins(folder, signed, logins)
+    publish_logins(folder, signed, logins)
     write_roster(folder / ROSTER_FILE, signed)
-
-
-def _logins(folder: Path, signed: SignedRoster) -> dict[str, str]:
-    return read_logins(folder / BROKER_FOLDER, signed.federation_id)
-
-
-def _publish_logins(folder: Path, signed: SignedRoster, logins: dict[str, str]) -> None:
-    names = [identity.name for identity in signed.roster.identities]
-    write_logins(folder / BROKER_FOLDER, logins, signed.federation_id, names)

@@ -23,11 +23,13 @@ from veilsum.protocol.crypto.identity import Identity, PublicIdentity
 from veilsum.protocol.crypto.signing import verify_signature
 from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId, require_party_id
+from veilsum.roles.config.user_code import names_file
 from veilsum.roles.federation.identity_fields import from_base64, to_base64
 from veilsum.roles.federation.public_files import replace_public_file
 
 if TYPE_CHECKING:
     from veilsum.protocol.numbers.model import Model
+    from veilsum.roles.config.federation_config import FederationConfig
 
 FIRST_MODEL_FILE = "first-model.json"
 STATEMENTS_FOLDER = "first-models"
@@ -38,6 +40,18 @@ _FORMAT_VERSION = 1
 _FIELDS = {"format", "format_version", "name", "length", "model_hash", "signature"}
 _LARGEST_FILE = 65_536
 _LONGEST_MODEL = 2**48
+
+
+@dataclass(frozen=True)
+class AgreedModel:
+    """What all parties that stated one begin with, as the organiser signs it.
+
+    `made_for` is the hash of the settings that it follows from: when they change, it is stated anew.
+    """
+
+    length: int
+    model_hash: bytes
+    made_for: bytes
 
 
 @dataclass(frozen=True)
@@ -95,9 +109,8 @@ def read_first_model(path: Path) -> FirstModel:
             raise ValueError(f"its format is not {_FORMAT!r}")
         if fields["format_version"] != _FORMAT_VERSION:
             raise ValueError(f"its format version is {fields['format_version']!r}, not {_FORMAT_VERSION}")
-        length, model_hash = fields["length"], bytes.fromhex(fields["model_hash"])
-        if type(length) is not int or not 0 < length < _LONGEST_MODEL or len(model_hash) != DIGEST_BYTES:
-            raise ValueError("its length or hash is that of no model")
+        model_hash = bytes.fromhex(fields["model_hash"])
+        length = _require_model(fields["length"], model_hash)
         return FirstModel(
             require_party_id(fields["name"]), length, model_hash, from_base64(fields["signature"])
         )
@@ -124,8 +137,47 @@ def kept_statements(folder: Path, identities: Iterable[PublicIdentity]) -> dict[
     return found
 
 
+def settings_hash(config: FederationConfig) -> bytes:
+    """A hash over the settings that the first model follows from; nothing that they name is run."""
+    file = names_file(config.task)
+    code = None if file is None else config.code.digest_of(file)
+    texts = json.dumps([config.task, config.seed, config.model, config.loss, code])
+    return hashlib.sha256(length_prefixed(domain_tag("first-model-settings"), texts.encode())).digest()
+
+
+def agreed_model_fields(agreed: AgreedModel | None) -> dict[str, int | str] | None:
+    """As fields of JSON: bytes are hexadecimal."""
+    if agreed is None:
+        return None
+    return {
+        "length": agreed.length,
+        "model_hash": agreed.model_hash.hex(),
+        "made_for": agreed.made_for.hex(),
+    }
+
+
+def agreed_model_from_fields(fields: object) -> AgreedModel | None:
+    if fields is None:
+        return None
+    if not isinstance(fields, dict) or set(fields) != {"length", "model_hash", "made_for"}:
+        raise ValueError("a first model has the fields length, made_for and model_hash")
+    hashes = bytes.fromhex(fields["model_hash"]), bytes.fromhex(fields["made_for"])
+    return AgreedModel(_require_model(fields["length"], *hashes), *hashes)
+
+
+def _require_model(length: object, *hashes: bytes) -> int:
+    if type(length) is not int or not 0 < length < _LONGEST_MODEL or {*map(len, hashes)} != {DIGEST_BYTES}:
+        raise ValueError("its length or hash is that of no model")
+    return length
+
+
 def common_model_hash(stated: Mapping[PartyId, FirstModel]) -> bytes:
     """The hash that all state, or a refusal that names who begins with what."""
+    return common_model(stated)[1]
+
+
+def common_model(stated: Mapping[PartyId, FirstModel]) -> tuple[int, bytes]:
+    """The length and hash that all state, or a refusal that names who begins with what."""
     groups: dict[tuple[int, bytes], list[PartyId]] = defaultdict(list)
     for name, one in sorted(stated.items()):
         groups[one.length, one.model_hash].append(name)
@@ -140,5 +192,5 @@ def common_model_hash(stated: Mapping[PartyId, FirstModel]) -> bytes:
                 "then veilsum keys first-model anew"
             ]
         )
-    ((_, common),) = groups
+    (common,) = groups
     return common

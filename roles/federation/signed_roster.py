@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.signing import verify_signature
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, ProtocolError, Rejection
+from veilsum.roles.federation.first_models import AgreedModel, agreed_model_fields, agreed_model_from_fields
 from veilsum.roles.federation.identity_fields import (
     IDENTITY_FIELDS,
     from_base64,
@@ -39,7 +40,7 @@ ROSTER_FILE = "roster.json"
 SIGNATURE_DOMAIN = "roster"
 
 _FORMAT = "veilsum roster"
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 _FIELDS = {
     "format",
     "format_version",
@@ -49,6 +50,7 @@ _FIELDS = {
     "identities",
     "evicted",
     "anchor",
+    "first_model",
     "signature",
 }
 _ANCHOR_FIELDS = {"chain", "position", "state_hash", "electorate", "checkpoint"}
@@ -68,12 +70,16 @@ class RosterRefused(LocalProtocolError):
 
 @dataclass(frozen=True)
 class SignedRoster:
-    """A roster with the settings it was signed for; `evicted` maps a name to the version that dropped it."""
+    """A roster with the settings it was signed for; `evicted` maps a name to the version that dropped it.
+
+    `first_model` is what the enrolled parties state about the model of round 0, as soon as they do.
+    """
 
     roster: Roster
     organiser: PublicIdentity
     agreed: Mapping[str, Any]
     evicted: Mapping[str, int]
+    first_model: AgreedModel | None = None
     signature: bytes = b""
 
     @property
@@ -90,6 +96,7 @@ class SignedRoster:
                 self.organiser.digest,
                 _canonical(self.agreed),
                 _canonical(self.evicted),
+                _canonical(agreed_model_fields(self.first_model) or {}),
             )
         ).digest()
 
@@ -132,6 +139,7 @@ def sign_roster(
     agreed: Mapping[str, Any],
     evicted: Mapping[str, int] | None = None,
     anchor: Anchor | None = None,
+    first_model: AgreedModel | None = None,
 ) -> SignedRoster:
     """The roster in the organiser's hand; keys of the simulation pool and the organiser itself are refused."""
     if organiser.role is not Role.ORGANISER:
@@ -145,18 +153,17 @@ def sign_roster(
                 f"{identity.name} holds the organiser's role or key and cannot be a party"
             )
     roster = Roster(version, identities, anchor)
-    unsigned = SignedRoster(roster, organiser.public, dict(agreed), dict(evicted or {}))
-    return SignedRoster(
-        unsigned.roster,
-        unsigned.organiser,
-        unsigned.agreed,
-        unsigned.evicted,
-        organiser.signing.sign(SIGNATURE_DOMAIN, unsigned.digest),
-    )
+    unsigned = SignedRoster(roster, organiser.public, dict(agreed), dict(evicted or {}), first_model)
+    return replace(unsigned, signature=organiser.signing.sign(SIGNATURE_DOMAIN, unsigned.digest))
 
 
 def write_roster(path: Path, signed: SignedRoster) -> None:
     """Replace the file, or leave the old one, but never half of each."""
+    replace_public_file(path, encode_roster(signed))
+
+
+def encode_roster(signed: SignedRoster) -> bytes:
+    """The content of a roster file."""
     document = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
@@ -166,9 +173,10 @@ def write_roster(path: Path, signed: SignedRoster) -> None:
         "identities": [identity_fields(one) for one in signed.roster.identities],
         "evicted": dict(signed.evicted),
         "anchor": anchor_fields(signed.roster.anchor),
+        "first_model": agreed_model_fields(signed.first_model),
         "signature": to_base64(signed.signature),
     }
-    replace_public_file(path, json.dumps(document, indent=2).encode() + b"\n")
+    return json.dumps(document, indent=2).encode() + b"\n"
 
 
 def read_roster(path: Path) -> SignedRoster:
@@ -180,6 +188,11 @@ def read_roster(path: Path) -> SignedRoster:
         raise ParameterError(
             [f"{path} does not exist: veilsum init makes one, or ask the organiser for it"]
         ) from None
+    return decode_roster(content, path)
+
+
+def decode_roster(content: bytes, path: Path) -> SignedRoster:
+    """The same of bytes that came otherwise; `path` is what a refusal calls them."""
     try:
         signed = _decode(content)
         signed.require_signed()
@@ -230,6 +243,7 @@ def _decode(content: bytes) -> SignedRoster:
         _identity(document["organiser"]),
         dict(document["agreed"]),
         evicted,
+        agreed_model_from_fields(document["first_model"]),
         from_base64(document["signature"]),
     )
 

@@ -13,6 +13,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.federation.beginning import require_agreed, servers_first_model
 from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
@@ -158,24 +159,36 @@ def defence_notes(context: RoleContext, learner: Learner | None) -> Iterator[str
         yield from learner.notes(config.rounds)
 
 
-def initial_model(context: RoleContext, learner: Learner | None) -> Model:
-    """The model of round 0: the given one, the learner's, or one that another process makes for the server."""
+def first_length(context: RoleContext, model: Model | None) -> int:
+    """The number of values in a model: of the one at hand, or what the roster says of the first one."""
+    if model is not None:
+        return len(model)
+    return require_agreed(context.loaded.folder, context.loaded.config, context.loaded.signed).length
+
+
+def initial_model(context: RoleContext, learner: Learner | None) -> Model | None:
+    """The model of round 0: the given one, the learner's, or for a server that holds models the one in its file.
+
+    None for a server that holds none and was given none.
+    """
+    options, loaded = context.options, context.loaded
+    if learner is None and options.init is None:
+        holds = holds_model(loaded.config.load_scheme(), context.name)
+        return servers_first_model(loaded.folder, loaded.config, loaded.signed) if holds else None
+    return _given_or_made(options, None if learner is None else learner.initial_model())
+
+
+def _given_or_made(options: RoleOptions, made: Model | None) -> Model | None:
     from veilsum.roles.learning.models.files import load_model
 
-    options = context.options
-    made = learner.initial_model() if learner is not None else None
-    if options.init is not None:
-        given = load_model(options.init)
-        if made is not None and len(made) != len(given):
-            raise ParameterError([f"{options.init} has {len(given)} values, the task's model {len(made)}"])
-        return given
-    if made is not None:
-        return made
-    return beginning_of(context).model
+    given = None if options.init is None else load_model(options.init)
+    if given is not None and made is not None and len(made) != len(given):
+        raise ParameterError([f"{options.init} has {len(given)} values, the task's model {len(made)}"])
+    return made if given is None else given
 
 
 def beginning_of(context: RoleContext) -> Beginning:
-    """What a server needs to know of the task in order to begin, from a process that may load torch."""
+    """What the record of a server's view says about the task, from a process that may load torch: for audits alone."""
     from veilsum.roles.learning.first_model import ask_for_beginning
 
     options, loaded = context.options, context.loaded

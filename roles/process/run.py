@@ -43,6 +43,7 @@ from veilsum.roles.process.context import (
     RoleOptions,
     defence_notes,
     enter_role,
+    first_length,
     initial_model,
     make_equipment,
     make_measuring,
@@ -131,7 +132,7 @@ def _run(
     state = saved.state if saved is not None else PersistentState(0, None)
     first = state.model if state.model is not None else initial_model(context, learner)
     scheme = context.loaded.config.load_scheme()
-    rules = rules_of(context.loaded.config, context.loaded.roster, len(first))
+    rules = rules_of(context.loaded.config, context.loaded.roster, first_length(context, first))
     if holds_model(scheme, context.name):
         state.model = first
     if scheme.has_chain:

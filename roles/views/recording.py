@@ -122,6 +122,8 @@ def begin_recording(
         first = earlier.initial_model
     elif first is None:
         first = initial_model(context, learner)
+    if first is None:
+        raise ParameterError(["--record-view at this server needs the first model: give it with --init FILE"])
     recording = ViewRecording(
         party=context.name,
         facts=facts,

@@ -7,11 +7,13 @@
     broker/           mosquitto configuration with TLS, logins and access list: move it to the broker's machine
 
 Run all of it on this machine with `veilsum launch DIR`. For parties that make their own keys, use --no-keys
-here, `veilsum keys new` there, and `veilsum roster add` for what they send.
+here, `veilsum keys new` and `veilsum keys first-model` there, and `veilsum roster add` for what they send. Without keys
+nothing of the task is loaded, neither code nor data, so --max-weight is asked for: the most samples of one party.
 
 examples:
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3
-  veilsum init fed --scheme masked --parties alice,bob,carol --broker-host broker.example.org --no-keys
+  veilsum init fed --scheme masked --parties alice,bob,carol --broker-host broker.example.org --no-keys \
+      --task clinics.ecg:task --split own --max-weight 5000
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--init",
         type=Path,
         metavar="FILE",
-        help="the first model, as safetensors, where the parties hold the chain of models and keys are made here",
+        help="the first model, as safetensors, instead of the task's own, where keys are made here",
     )
     add_federation_arguments(parser, with_broker=True)
 
@@ -49,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
         f"organiser's fingerprint: {signed.organiser.fingerprint}\n\n"
     )
     if args.no_keys:
-        sys.stdout.write("next: veilsum keys new NAME at each party, then veilsum roster add for each\n")
+        sys.stdout.write(
+            "next: veilsum keys new NAME, roster pin and keys first-model at each party, then veilsum roster add here\n"
+        )
     else:
         sys.stdout.write(f"next: veilsum launch {args.folder}\n")
     return 0

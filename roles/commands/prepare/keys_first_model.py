@@ -1,9 +1,10 @@
 """State, with a party's own key, which model it begins with, for the organiser to sign into the roster.
 
-For schemes whose parties hold the chain of models: a server that could name the first model would choose a crafted one.
-The model is made here from the task and the seed in federation.toml, as every party does, or read from --init FILE. The
-organiser must be pinned (veilsum roster pin), since the task that it names is run. Send the organiser first-model.json,
-which this writes into the key folder. Needed again when task, seed or model change.
+The model is made here from the task and the seed in federation.toml, as every party does, or read from --init FILE: no
+server and no office makes one. The organiser must be pinned (veilsum roster pin), since the task that it names is run.
+Send the organiser first-model.json, which this writes into the key folder, before or with the public keys. Where the
+server gives the model to the parties, one party also sends first-model.safetensors, which lies beside it. Needed again
+when task, seed, model or loss change.
 
 examples:
   veilsum keys first-model fed --key keys/alice
@@ -28,11 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from veilsum.protocol.errors import ParameterError
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.config.file import FILE_NAME
     from veilsum.roles.config.values import CODE_DIGESTS
-    from veilsum.roles.federation.enrolment import first_model_of
+    from veilsum.roles.federation.beginning import MODEL_FILE, first_model_of, write_model
     from veilsum.roles.federation.first_models import FIRST_MODEL_FILE, state_first_model, write_first_model
     from veilsum.roles.federation.folder import LoadedFederation, require_agreement
     from veilsum.roles.federation.keystore import load_identity
@@ -45,16 +45,15 @@ def run(args: argparse.Namespace) -> int:
     require_agreement(args.folder, config, signed)
     config = config.trusting_code(signed.agreed.get(CODE_DIGESTS, {}))
     data = LoadedFederation(config, signed, args.folder).data_folder(args.data, identity.name)
-    if not config.load_scheme().has_chain:
-        raise ParameterError(
-            [f"parties of {config.scheme} hold no chain of models: there is nothing to state"]
-        )
     model = first_model_of(config, args.folder / FILE_NAME, data, args.init)
     stated = state_first_model(identity, model)
     target = args.key / FIRST_MODEL_FILE
     write_first_model(target, stated)
+    write_model(args.key / MODEL_FILE, model)
+    given = config.load_scheme().server_holds_model
+    besides = f", and {args.key / MODEL_FILE} unless another party did" if given else ""
     sys.stdout.write(
         f"{identity.name} begins with {stated.length} values, hash {stated.model_hash.hex()}\n"
-        f"send the organiser {target}\n"
+        f"send the organiser {target}{besides}\n"
     )
     return 0

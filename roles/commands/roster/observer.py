@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.errors import ParameterError, Rejection
-    from veilsum.roles.federation.enrolment import add_observer, revoke_observer
+    from veilsum.roles.federation.admission import add_observer, revoke_observer
     from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER
 
     place: Path = args.out or args.folder / KEYS_FOLDER / args.name

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.broker.mosquitto import find_mosquitto, require_free_port, run_mosquitto, version_of
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.config.file import FILE_NAME
-    from veilsum.roles.federation.enrolment import configure_broker
+    from veilsum.roles.federation.admission import configure_broker
     from veilsum.roles.federation.folder import BROKER_FOLDER, ORGANISER_FOLDER
 
     folder = args.folder / BROKER_FOLDER

@@ -37,7 +37,8 @@ from veilsum.roles.broker.mosquitto import require_free_port
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
-from veilsum.roles.federation.enrolment import configure_broker, create_federation, evict_party
+from veilsum.roles.federation.admission import configure_broker
+from veilsum.roles.federation.enrolment import create_federation, evict_party
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
 from veilsum.transport.mqtt.broker_address import BrokerAddress
 from veilsum.transport.mqtt.topics import Topics

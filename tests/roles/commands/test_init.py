@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from veilsum.roles.federation.folder import enter_federation, load_federation, r
 from veilsum.roles.federation.pins import PIN_FILE, pin_organiser
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
+from veilsum.roles.learning.datasets import registry
 from veilsum.transport.mqtt.topics import Topics
 
 NAMES = ("alice", "bob", "carol")
@@ -79,6 +81,7 @@ def test_what_is_secret_is_closed_to_others(fed: Path) -> None:
         "broker/mosquitto.conf",
         "broker/ca.pem",
         "broker/server.pem",
+        "first-model.safetensors",
         *(f"first-models/{name}.json" for name in NAMES),
         *(f"keys/{name}/first-model.json" for name in NAMES),
     }
@@ -178,7 +181,7 @@ def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fed, theirs = tmp_path / "fed", tmp_path / "theirs"
-    flags = ["--scheme", "masked", "--parties", "alice,bob,carol", "--no-keys"]
+    flags = ["--scheme", "masked", "--parties", "alice,bob,carol", "--no-keys", "--max-weight", "1797"]
     assert cli.main(["init", str(fed), *flags]) == 0
     with refusal(ParameterError, "server", "enrolled"):
         require_complete(load_federation(fed))
@@ -227,14 +230,14 @@ def test_what_does_not_fit_the_federation_is_not_enrolled(fed: Path, tmp_path: P
 
 
 def test_a_role_that_the_scheme_does_not_know_is_not_enrolled(tmp_path: Path) -> None:
-    create_federation(tmp_path / "fed", FederationConfig(parties=NAMES), with_keys=False)
+    create_federation(tmp_path / "fed", FederationConfig(parties=NAMES, max_weight=9), with_keys=False)
     create_party(tmp_path / "alice", "alice", Role.CLIENT)
     with refusal(ParameterError, "alice", "client", "ampc", "peer"):
         add_party(tmp_path / "fed", tmp_path / "fed" / "organiser", tmp_path / "alice", None)
 
 
 def test_the_login_of_another_party_is_not_enrolled(tmp_path: Path) -> None:
-    create_federation(tmp_path / "fed", CONFIG, with_keys=False)
+    create_federation(tmp_path / "fed", replace(CONFIG, max_weight=9), with_keys=False)
     create_party(tmp_path / "alice", "alice", Role.CLIENT)
     create_party(tmp_path / "bob", "bob", Role.CLIENT)
     add = ["roster", "add", str(tmp_path / "fed"), str(tmp_path / "alice")]
@@ -299,3 +302,37 @@ def test_too_few_parties_are_not_told_to_weaken_the_limit_that_protects_them(
     said = capsys.readouterr().err
     assert "min_parties 3" in said and "add parties" in said
     assert "lower" not in said
+
+
+@pytest.mark.parametrize("task", ["digits", "clinics.ecg:task", "./nowhere.py:study"])
+def test_without_keys_nothing_of_the_task_is_loaded_and_the_weight_limit_is_asked_for(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nowhere.py").write_text("raise RuntimeError('somebody ran me')\n")
+    command = ["init", "fed", "--parties", "alice,bob,carol", "--task", task, "--split", "own", "--no-keys"]
+    assert cli.main(command) == 2
+    require_mentions(capsys.readouterr().err, "--max-weight")
+    assert not (tmp_path / "fed").exists()
+    with monkeypatch.context() as watched:
+        watched.setattr(registry, "load_task", None)
+        assert cli.main([*command, "--max-weight", "500"]) == 0
+    assert load_federation(tmp_path / "fed").config.max_weight == 500
+    assert cli.main(["init", "again", *command[2:], "--weights", "equal"]) == 0
+
+
+def test_a_first_model_is_not_taken_from_an_office_without_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "init",
+        str(tmp_path / "fed"),
+        "--task",
+        "vectors:7",
+        "--no-keys",
+        "--init",
+        "model.safetensors",
+    ]
+    assert cli.main(command) == 2
+    require_mentions(capsys.readouterr().err, "--init", "first-model")
+    assert not (tmp_path / "fed").exists()

@@ -208,6 +208,7 @@ def test_a_party_runs_the_files_that_its_organiser_signed_and_no_others(
 ) -> None:
     fed, marker = own_federation(tmp_path, monkeypatch)
     assert {path.name for path in fed.glob("*.py")} == {f"{name}.py" for name in CODE}
+    monkeypatch.chdir(tmp_path)
     shutil.rmtree(tmp_path / "code")
     loaded, _ = enter_federation(fed, fed / "keys" / "p1")
     assert loaded.config.task == "./trap_task.py:study"

@@ -114,13 +114,15 @@ def test_chains_of_two_federations_differ(fed: Path, tmp_path: Path) -> None:
     assert begun(tmp_path / "again").chain != begun(fed).chain
 
 
-def test_a_scheme_without_chain_has_no_anchor_and_states_nothing(
+def test_a_scheme_without_chain_has_no_anchor_and_the_model_is_signed_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(find_scheme("masked")), "has_chain", False)
     create_federation(tmp_path / "fed", CONFIG)
     assert anchor_of(tmp_path / "fed") is None
-    assert not (tmp_path / "fed" / "first-models").exists()
+    agreed = read_roster(tmp_path / "fed" / "roster.json").first_model
+    assert agreed is not None
+    assert (agreed.length, agreed.model_hash) == (7, hash_model(first_model()))
     require_complete(load_federation(tmp_path / "fed"))
 
 

@@ -18,6 +18,7 @@ from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.signing import SigningKey
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
 from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.federation.first_models import AgreedModel
 from veilsum.roles.federation.pins import PIN_FILE, accept_roster, pin_organiser, read_pin
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import (
@@ -99,6 +100,30 @@ def test_the_anchor_reads_back_as_it_was_signed_and_no_part_of_it_can_be_changed
         refused(lambda: read_roster(path), path, AbortReason.BAD_SIGNATURE)
 
 
+FIRST = AgreedModel(7, bytes(range(32)), bytes(32))
+
+
+def test_the_first_model_reads_back_as_it_was_signed_and_no_part_of_it_can_be_changed(path: Path) -> None:
+    write_roster(path, roster(first_model=FIRST))
+    assert read_roster(path).first_model == FIRST
+    document = json.loads(path.read_text())
+    for change in ({"length": 8}, {"model_hash": "00" * 32}, {"made_for": "01" * 32}, None):
+        other = None if change is None else {**document["first_model"], **change}
+        path.write_text(json.dumps({**document, "first_model": other}))
+        refused(lambda: read_roster(path), path, AbortReason.BAD_SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"length": 0}, {"length": "7"}, {"length": 2**48}, {"model_hash": "00"}, {"made_for": 7}, {"more": 1}],
+)
+def test_a_first_model_of_another_form_is_refused(path: Path, change: dict[str, Any]) -> None:
+    write_roster(path, roster(first_model=FIRST))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "first_model": {**document["first_model"], **change}}))
+    refused(lambda: read_roster(path), path, AbortReason.BAD_ENCODING)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -170,8 +195,8 @@ def test_a_roster_changed_after_signing_is_refused(
         (b"", "line column"),
         (b"[]", "format"),
         (b'{"format": "veilsum roster", "format_version": 9}', "version 9"),
-        (b'{"format": "veilsum roster", "format_version": 2}', "veilsum init --no-keys"),
-        (b'{"format": "veilsum roster", "format_version": 3}', "fields"),
+        (b'{"format": "veilsum roster", "format_version": 3}', "veilsum init --no-keys"),
+        (b'{"format": "veilsum roster", "format_version": 4}', "fields"),
         (b'{"format": "a", "format": "veilsum roster"}', "key twice"),
         (b"[" * 100_000, "recursion"),
         (b"\xff", "utf-8"),
