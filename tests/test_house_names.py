@@ -56,6 +56,7 @@ STAYS = (
         " ".join(set(names.ATTACKS) - ORDINARY_WORDS),
         "what shells complete",
     ),
+    ("roles/commands/prepare/new.py", "masked", "a default of the command line"),
     ("simulations/commands/audit/run.py", "plain idlg", "defaults of the command line"),
     ("simulations/commands/bench/rounds.py", "masked", "a default of the command line"),
     ("simulations/commands/bench/__init__.py", "perturbed", "what the sub-command is called"),

@@ -100,7 +100,8 @@ def test_every_folder_with_python_files_is_a_listed_package() -> None:
 def test_the_wheel_holds_every_module_and_data_file_under_one_name(installed: Installed) -> None:
     names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}
     assert {name.partition("/")[0] for name in names} == {"veilsum"}
-    data = {path.relative_to(ROOT) for path in (ROOT / "roles/learning/data").iterdir()}
+    folders = ("roles/learning/data", "roles/pages/templates", "roles/project/templates")
+    data = {path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).iterdir()}
     assert {f"veilsum/{path}" for path in {*source_files(), *data}} <= names
     assert "veilsum/py.typed" in names
 

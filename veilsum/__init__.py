@@ -22,9 +22,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from veilsum.protocol.errors import ParameterError
     from veilsum.protocol.schemes import Scheme, register
     from veilsum.roles.config.federation_config import FederationConfig
-    from veilsum.roles.learning.task import Samples, Task
+    from veilsum.roles.learning.datasets.supervised import SupervisedTask
+    from veilsum.roles.learning.defences.defence import Defence
+    from veilsum.roles.learning.task import Samples, Task, TaskOptions
+    from veilsum.simulations.attacks.attack import Attack
     from veilsum.simulations.run.simulate import SimulationResult, simulate
     from veilsum.simulations.testing import (
         InvariantViolated,
@@ -39,14 +43,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attack",
+    "Defence",
     "Faults",
     "FederationConfig",
     "InvariantViolated",
+    "ParameterError",
     "Samples",
     "Scheme",
     "SimulationResult",
+    "SupervisedTask",
     "Table",
     "Task",
+    "TaskOptions",
     "check_invariants",
     "play",
     "register",
@@ -57,14 +66,19 @@ __all__ = [
 
 _TESTING = "veilsum.simulations.testing"
 _HOMES = {
+    "Attack": "veilsum.simulations.attacks.attack",
+    "Defence": "veilsum.roles.learning.defences.defence",
     "Faults": "veilsum.transport.memory.faults",
     "FederationConfig": "veilsum.roles.config.federation_config",
     "InvariantViolated": _TESTING,
+    "ParameterError": "veilsum.protocol.errors",
     "Samples": "veilsum.roles.learning.task",
     "Scheme": "veilsum.protocol.schemes",
     "SimulationResult": "veilsum.simulations.run.simulate",
+    "SupervisedTask": "veilsum.roles.learning.datasets.supervised",
     "Table": _TESTING,
     "Task": "veilsum.roles.learning.task",
+    "TaskOptions": "veilsum.roles.learning.task",
     "check_invariants": _TESTING,
     "play": _TESTING,
     "register": "veilsum.protocol.schemes",

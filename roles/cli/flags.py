@@ -55,7 +55,7 @@ def config_from_arguments(args: argparse.Namespace, base: FederationConfig | Non
     }
     start = base or FederationConfig()
     if base is not None:
-        given |= {name: _from_here(given[name]) for name in NAMING_CODE if given[name] is not None}
+        given |= {name: from_here(given[name]) for name in NAMING_CODE if given[name] is not None}
         if given["data"] is not None:
             given["data"] = str(DataFolders.parse(given["data"]).below(Path.cwd()))
     if args.party_device:
@@ -65,7 +65,7 @@ def config_from_arguments(args: argparse.Namespace, base: FederationConfig | Non
     return FederationConfig.from_options(given, start)
 
 
-def _from_here(text: str) -> str:
+def from_here(text: str) -> str:
     """A file named on the command line lies in the current folder, wherever the settings of `base` lie."""
     for file in named_files(text):
         text = text.replace(f"{file}:", f"{OWN.path_of(file)}:")
@@ -106,7 +106,8 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _parties(text: str) -> int | tuple[str, ...]:
+def read_parties(text: str) -> int | tuple[str, ...]:
+    """How many parties, or their names with commas between."""
     if text.lstrip("-").isdecimal():
         return int(text)
     return tuple(name.strip() for name in text.split(","))
@@ -121,5 +122,5 @@ _READERS: Mapping[Form, Callable[[str], Any]] = {
     Form.WHOLE: int,
     Form.NUMBER: float,
     Form.BATCH: _batch,
-    Form.NAMES: _parties,
+    Form.NAMES: read_parties,
 }

@@ -28,6 +28,12 @@ COMMANDS = (
         "veilsum.simulations.commands.simulate",
     ),
     Command(
+        "new",
+        "Prepare",
+        "a study to begin with: task, tests, made-up rows, and a federation that runs",
+        "veilsum.roles.commands.prepare.new",
+    ),
+    Command(
         "plan",
         "Prepare",
         "how many fractional bits fit, and the error they leave",
@@ -87,6 +93,7 @@ CLOSING = """\
 Examples:
   veilsum simulate --scheme ampc --parties 5 --rounds 3 --task digits --seed 7 --compare plain
   veilsum plan --parties 100 --max-weight 1000 --clip 8 --bits 64
+  veilsum new mystudy && cd mystudy && veilsum simulate federation.toml && veilsum launch .
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed
   veilsum bench core --json core.json
 

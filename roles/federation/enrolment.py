@@ -6,7 +6,7 @@ settings is a new roster version, and brings the broker's logins and access list
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,14 +79,19 @@ ORGANISER = "organiser"
 
 
 def create_federation(
-    folder: Path, config: FederationConfig, *, with_keys: bool = True, init: Path | None = None
+    folder: Path,
+    config: FederationConfig,
+    *,
+    with_keys: bool = True,
+    init: Path | None = None,
+    beside: Collection[str] = (),
 ) -> SignedRoster:
     """Write a complete federation into a new or empty folder; without keys, its parties enrol later.
 
     `init` is a file with the first model, where it is not the task's own. Without keys nothing of the task is loaded,
-    neither its code nor its data.
+    neither its code nor its data. `beside` are the names of files that may lie there already.
     """
-    require_usable_folder(folder)
+    require_usable_folder(folder, beside)
     config.require_workable()
     if not with_keys:
         _require_nothing_to_load(config, init)
@@ -215,9 +220,9 @@ def sign_checkpoint(
     return _sign(folder, organiser_folder, signed, change, lambda _: anchor)
 
 
-def require_usable_folder(folder: Path) -> None:
+def require_usable_folder(folder: Path, beside: Collection[str] = ()) -> None:
     """Refuse a folder with anything in it: a federation never overwrites keys."""
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(one.name not in beside for one in folder.iterdir()):
         raise ParameterError(
             [
                 f"{folder} is not empty, and a federation overwrites nothing: name a folder that does not exist yet"

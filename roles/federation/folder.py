@@ -171,6 +171,14 @@ def require_complete(loaded: LoadedFederation) -> None:
         raise ParameterError(f"{loaded.folder / ROSTER_FILE}: {problem}" for problem in problems)
 
 
+def name_from(folder: Path) -> str:
+    """The folder's own name, as far as a federation may be called that."""
+    kept = "".join(
+        one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in folder.resolve().name
+    )
+    return kept.lstrip("._-")[:64] or "federation"
+
+
 def _scheme_if_allowed(config: FederationConfig) -> Scheme | None:
     return None if config.names_own_scheme and config.code.refusal else config.load_scheme()
 

@@ -41,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation.enrolment import create_federation
+    from veilsum.roles.federation.folder import name_from
 
-    args.name = args.name or _name_from(args.folder)
+    args.name = args.name or name_from(args.folder)
     config = config_from_arguments(args)
     signed = create_federation(args.folder, config, with_keys=not args.no_keys, init=args.init)
     sys.stdout.write(
@@ -57,11 +58,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(f"next: veilsum launch {args.folder}\n")
     return 0
-
-
-def _name_from(folder: Path) -> str:
-    """The folder's own name, as far as a federation may be called that."""
-    kept = "".join(
-        one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in folder.resolve().name
-    )
-    return kept.lstrip("._-")[:64] or "federation"

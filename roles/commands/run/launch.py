@@ -140,7 +140,11 @@ def _require_no_earlier_run(folder: Path) -> None:
 
 
 def _result(outcome: Outcome, data: Sequence[str]) -> tuple[str | None, dict[str, float]]:
-    """The hash of the newest model on this machine, and how good it is; measured in a process that may load torch."""
+    """The hash of the newest model on this machine, and how good it is.
+
+    It is what a party measured, or measured in a process that may load torch: where parties have folders of their own,
+    on the test samples of all of them.
+    """
     import json
     import subprocess
     import sys
@@ -153,7 +157,7 @@ def _result(outcome: Outcome, data: Sequence[str]) -> tuple[str | None, dict[str
         return None, {}
     model, _, holder = newest
     measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256_of(model)]
-    if measured:
+    if measured and not outcome.loaded.data_folders(*data[1:]).of_party:
         return sha256_of(model), measured[-1]["metrics"]
     if outcome.loaded.config.task.startswith("vectors:") or outcome.interrupted:
         return sha256_of(model), {}
