@@ -47,7 +47,7 @@ LIBRARIES: dict[str, dict[str, set[str]]] = {
         "learning": {"torch", "safetensors"},
         "broker": {"amqtt"},
         "cli": {"shtab"},
-        "pages": {"jinja2", "matplotlib"},
+        "pages": {"jinja2", "matplotlib", "starlette", "uvicorn"},
     },
     "simulations": {
         "": {"numpy", "cryptography", "Crypto", "torch"},

@@ -69,6 +69,7 @@ COMMANDS = (
     ),
     Command("peer", "Run", "a party of an mpc or ampc federation", "veilsum.roles.commands.run.role:PEER"),
     Command("status", "Run", "where everyone is, from signed statuses", "veilsum.roles.commands.run.status"),
+    Command("page", "Run", "a live page of a run in the browser", "veilsum.roles.commands.run.page"),
     Command(
         "export",
         "Take away",

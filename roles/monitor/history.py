@@ -100,6 +100,8 @@ class RunHistory:
     named: dict[str, list[str]] = field(default_factory=dict)
     """Party -> what others say it did."""
     heard_at: str = ""
+    _warned_at: dict[str, str] = field(default_factory=dict)
+    _ended_at: str = ""
 
     def take(self, fact: Mapping[str, Any], writer: str = "") -> None:
         """One fact of a process; `writer` is whose log it stands in, where that is known."""
@@ -131,8 +133,15 @@ class RunHistory:
         self.wanted = wanted or self.wanted
         self.rounds = {number: one for number, one in self.rounds.items() if number <= done}
         self.state, self.detail = RunState.RUNNING, ""
+        self._forget_warnings()
         if done == 0:
-            self.warnings, self.named = {}, {}
+            self.named = {}
+
+    def _forget_warnings(self) -> None:
+        """Those of a run that ended: parties warn of how they begin before the server says that it started."""
+        old = [text for text, at in self._warned_at.items() if at <= self._ended_at]
+        for text in old:
+            del self.warnings[text], self._warned_at[text]
 
     def _take_round_began(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         one = self._round(fact)
@@ -183,21 +192,27 @@ class RunHistory:
 
     def _take_run_finished(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         party.doing = party.ending = "finished"
-        if self._speaks_for_all(party):
-            self.state, self.detail = RunState.FINISHED, ""
+        self._end(party, fact, RunState.FINISHED)
 
     def _take_run_failed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         party.doing, party.ending = "failed", _why(fact)
-        if self._speaks_for_all(party):
-            self.state, self.detail = RunState.FAILED, party.ending
+        self._end(party, fact, RunState.FAILED, party.ending)
 
     def _take_stopped(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         party.doing = party.ending = "stopped"
-        if self._speaks_for_all(party) and self.state is RunState.RUNNING:
-            self.state = RunState.STOPPED
+        if self.state is RunState.RUNNING:
+            self._end(party, fact, RunState.STOPPED)
+
+    def _end(self, party: PartySoFar, fact: Mapping[str, Any], state: RunState, why: str = "") -> None:
+        if self._speaks_for_all(party):
+            self.state, self.detail = state, why
+            self._ended_at = _text(fact.get("at")) or self.heard_at
 
     def _take_warning(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
-        _note(self.warnings, _text(fact.get("text")), party.name)
+        text = _text(fact.get("text"))
+        _note(self.warnings, text, party.name)
+        if text in self.warnings:
+            self._warned_at[text] = _text(fact.get("at"))
 
     def _take_party_named(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         words = (_text(fact.get("reason")), _text(fact.get("detail")))

@@ -73,17 +73,26 @@ def test_a_loss_that_the_scheme_finds_out_is_the_loss() -> None:
 
 
 def test_a_run_that_goes_on_keeps_the_rounds_of_its_checkpoint_and_a_fresh_one_keeps_none() -> None:
-    server = [STARTED, a_round(1), a_round(2), a_round(3), {"fact": "run_failed", "reason": "TIMED_OUT"}]
-    warned = {"fact": "warning", "text": "once"}
-    history = told(server=[*server, warned])
+    ended = {"fact": "run_failed", "reason": "TIMED_OUT", "at": "5"}
+    history = told(server=[STARTED, a_round(1), a_round(2), a_round(3), ended])
     assert (history.state, history.detail) == (RunState.FAILED, "TIMED_OUT")
     history.take({"fact": "started", "rounds_done": 2, "rounds": 3}, "server")
     assert [one.number for one in history.committed()] == [1, 2]
     assert (history.state, history.detail) == (RunState.RUNNING, "")
-    assert history.warnings == {"once": ["server"]}
     history.take(STARTED, "server")
     assert history.committed() == []
-    assert history.warnings == {}
+
+
+def test_warnings_of_a_run_that_ended_go_and_those_before_the_next_one_starts_stay() -> None:
+    """A party warns of how it begins before the server says that it started."""
+    history = told(
+        p1=[{"fact": "warning", "text": "old", "at": "1"}],
+        server=[{**STARTED, "at": "2"}, {"fact": "stopped", "at": "3"}],
+    )
+    assert history.warnings == {"old": ["p1"]}
+    history.take({"fact": "warning", "text": "new", "at": "4"}, "p1")
+    history.take({**STARTED, "at": "5"}, "server")
+    assert history.warnings == {"new": ["p1"]}
 
 
 def test_traffic_of_a_round_is_what_came_on_top_also_after_a_restart() -> None:

@@ -1,0 +1,303 @@
+"""What the page of a run shows, made of what its logs tell and of what its processes state about themselves.
+
+Statuses are newer than logs and there only while the processes run; logs know losses, metrics, reasons and the past.
+Texts of others stay texts: everything but printable characters is escaped here, and markup by the templates.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from veilsum.protocol.identifiers import SERVER, shown_number
+from veilsum.roles.federation.folder import LoadedFederation
+from veilsum.roles.learning.contract import headline
+from veilsum.roles.monitor.history import PartySoFar, RoundSoFar, RunHistory, RunState, metric_words
+from veilsum.roles.monitor.status import Status
+from veilsum.roles.monitor.watching import Board, late_parties, newest_measured, round_in_work
+from veilsum.roles.pages.charts import SMALL, Chart, Points, curves
+from veilsum.transport.printable import printable
+
+MOST_ROWS = 500
+"""So many rounds stand in the table, the newest first."""
+MOST_POINTS = 400
+_PACE_OF = 10
+_SHORT_HASH = 12
+
+
+@dataclass
+class Seen:
+    """All that is known of a run at one moment."""
+
+    loaded: LoadedFederation
+    history: RunHistory
+    board: Board = field(default_factory=Board)
+    fresh: frozenset[str] = frozenset()
+    """Parties whose status was heard within the last seconds."""
+    source: str = ""
+    """Where this is known from, for people."""
+
+    @property
+    def rounds(self) -> list[RoundSoFar]:
+        return self.history.committed()
+
+    @property
+    def wanted(self) -> int:
+        server = self.board.statuses.get(SERVER)
+        return self.history.wanted or (server.rounds if server is not None else self.loaded.config.rounds)
+
+    @property
+    def done(self) -> int:
+        server = self.board.statuses.get(SERVER)
+        known = max((one.number for one in self.rounds), default=0)
+        return min(self.wanted, max(known, server.round if server is not None else 0))
+
+    @property
+    def running(self) -> bool:
+        """Whether somebody was just heard; logs alone cannot tell a run that goes on from one that was killed."""
+        return bool(self.fresh) and self.history.state not in (RunState.FINISHED, RunState.FAILED)
+
+
+def facts_of(seen: Seen) -> dict[str, Any]:
+    """Everything that the templates are filled with."""
+    config = seen.loaded.config
+    late = {name: why for name, why in late_parties(seen.loaded, seen.board).items() if seen.running}
+    state, words, mood = _state(seen)
+    return {
+        "title": printable(config.name),
+        "about": f"{config.scheme} · {printable(config.task)} · {len(seen.loaded.roster.participants)} parties",
+        "state": state,
+        "state_words": words,
+        "mood": mood,
+        "latest": _latest(seen, state),
+        "done": seen.done,
+        "wanted": seen.wanted,
+        "tiles": list(_tiles(seen, late)),
+        "charts": _charts(seen),
+        "parties": [_party(seen, name, late.get(name, "")) for name in _names(seen)],
+        "rounds": [_round(seen, one) for one in reversed(seen.rounds[-MOST_ROWS:])],
+        "rounds_left_out": max(0, len(seen.rounds) - MOST_ROWS),
+        "metric_name": _metric_name(seen) or "metric",
+        "warnings": [(printable(text), _who(sorted(who))) for text, who in seen.history.warnings.items()],
+        "named": [
+            (printable(name), [printable(one) for one in why]) for name, why in seen.history.named.items()
+        ],
+        "failures": list(_failures(seen)),
+        "refused_statuses": seen.board.refused,
+        "source": printable(seen.source),
+        "heard_at": _clock_time(seen.history.heard_at),
+    }
+
+
+def _names(seen: Seen) -> tuple[str, ...]:
+    return (SERVER, *seen.loaded.roster.participants)
+
+
+def _state(seen: Seen) -> tuple[str, str, str]:
+    """One word, what stands behind it, and how it is to be coloured."""
+    history = seen.history
+    if history.state is RunState.FAILED:
+        return "failed", printable(history.detail), "bad"
+    if history.state is RunState.FINISHED and seen.done >= seen.wanted:
+        return "finished", "", "good"
+    if seen.running:
+        server = seen.board.statuses.get(SERVER)
+        return "running", f"the server is {printable(server.phase)}" if server is not None else "", "good"
+    if history.state is RunState.STOPPED:
+        return "stopped", "veilsum launch --resume goes on from the last round", "warn"
+    if history.state is RunState.RUNNING:
+        heard = _clock_time(history.heard_at)
+        return "not heard now", f"last words at {heard}" if heard else "", "warn"
+    return "waiting", "nothing has been heard of this run yet", "soft"
+
+
+def _latest(seen: Seen, state: str) -> str:
+    """One sentence for who does not see the page; it changes with rounds and state, not every second."""
+    if not seen.rounds:
+        return f"{state}: no round is committed yet"
+    last, measured = seen.rounds[-1], _newest_metrics(seen)
+    told = f"{state}: round {last.number} of {seen.wanted} committed by {len(last.members)} parties"
+    return (
+        told
+        if measured is None
+        else f"{told}; after round {measured[0]}: {printable(metric_words(measured[1]))}"
+    )
+
+
+def _newest_metrics(seen: Seen) -> tuple[int, dict[str, float]] | None:
+    logged, stated = seen.history.newest_metrics(), newest_measured(seen.board)
+    if stated is not None and (logged is None or logged.number < stated.measured):
+        return stated.measured, dict(stated.metrics)
+    return None if logged is None else (logged.number, logged.metrics)
+
+
+def _metric_name(seen: Seen) -> str:
+    measured = _newest_metrics(seen)
+    return "" if measured is None else printable(next(iter(measured[1]), ""))
+
+
+def _tiles(seen: Seen, late: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """What is to be seen at once: its name, its figure, and what stands below."""
+    rounds, measured = seen.rounds, _newest_metrics(seen)
+    yield "rounds done", f"{seen.done} of {seen.wanted}", _pace(seen)
+    if measured is not None:
+        best = headline(measured[1])
+        if best is not None:
+            yield printable(best[0]), f"{best[1]:.4f}", f"common model, test set, after round {measured[0]}"
+    losses = [one for one in rounds if one.loss is not None]
+    if losses and losses[-1].loss is not None:
+        yield "training loss", f"{losses[-1].loss:.4f}", f"mean over parties, round {losses[-1].number}"
+    sent = sum(_bytes(seen, name)[0] for name in seen.loaded.roster.participants)
+    if sent:
+        yield "sent by parties", _size(sent), f"{_size(sent / len(seen.loaded.roster.participants))} each"
+    if seen.running:
+        yield "late", str(len(late)), "nobody owes anything" if not late else _who(sorted(late))
+    elif rounds:
+        yield (
+            "in the last round",
+            str(len(rounds[-1].members)),
+            f"of {len(seen.loaded.roster.participants)} parties",
+        )
+
+
+def _pace(seen: Seen) -> str:
+    spans = [one for one in _durations(seen.rounds).values() if one >= 0][-_PACE_OF:]
+    if not spans:
+        return ""
+    each = median(spans)
+    left = (seen.wanted - seen.done) * each
+    pace = f"{each:.1f} s a round"
+    return f"{pace}, about {_span(left)} to go" if seen.running and left else pace
+
+
+def _durations(rounds: list[RoundSoFar]) -> dict[int, float]:
+    """Round -> seconds since the round before was committed."""
+    times = {one.number: _moment(one.committed_at) for one in rounds}
+    found = {}
+    for number, at in times.items():
+        before = times.get(number - 1)
+        if at is not None and before is not None:
+            found[number] = (at - before).total_seconds()
+    return found
+
+
+def _party(seen: Seen, name: str, late: str) -> dict[str, Any]:
+    status, logged = seen.board.statuses.get(name), seen.history.parties.get(name, PartySoFar(name))
+    live = status is not None and name in seen.fresh and seen.running
+    sent, received = _bytes(seen, name)
+    return {
+        "name": name,
+        "round": _where(status, logged) if live else (logged.round or "–"),
+        "doing": printable(status.phase) if status is not None and live else (logged.doing or "–"),
+        "loss": "–" if logged.loss is None else f"{logged.loss:.4f}",
+        "sent": _size(sent) if sent else "–",
+        "received": _size(received) if received else "–",
+        "refused": max(logged.refused, status.refused if status is not None else 0),
+        "note": printable(late or (logged.ending if logged.ending not in ("", logged.doing) else "")),
+        "late": bool(late),
+    }
+
+
+def _where(status: Status | None, logged: PartySoFar) -> str:
+    if status is None:
+        return str(logged.round)
+    again = f", attempt {shown_number(status.attempt)}" if status.attempt else ""
+    return f"{round_in_work(status)}{again}"
+
+
+def _bytes(seen: Seen, name: str) -> tuple[int, int]:
+    status, logged = seen.board.statuses.get(name), seen.history.parties.get(name, PartySoFar(name))
+    if status is None:
+        return logged.sent_bytes, logged.received_bytes
+    return max(status.sent_bytes, logged.sent_bytes), max(status.received_bytes, logged.received_bytes)
+
+
+def _round(seen: Seen, one: RoundSoFar) -> dict[str, Any]:
+    traffic, seconds, count = one.mean_traffic(), _durations(seen.rounds).get(one.number), len(one.members)
+    best = headline(one.metrics)
+    absent = sorted(set(seen.loaded.roster.participants) - set(one.members))
+    return {
+        "number": one.number,
+        "members": f"all {count}" if not absent else f"{count}, without {_who(absent)}",
+        "attempt": one.attempt,
+        "loss": "–" if one.loss is None else f"{one.loss:.4f}",
+        "metric": "–" if best is None else f"{best[1]:.4f}",
+        "seconds": "–" if seconds is None else f"{seconds:.1f}",
+        "sent": "–" if traffic is None else _size(traffic[0]),
+        "received": "–" if traffic is None else _size(traffic[1]),
+        "model": printable(one.model_sha256[:_SHORT_HASH]) or "–",
+    }
+
+
+def _failures(seen: Seen) -> Iterator[tuple[int, str]]:
+    for number, one in sorted(seen.history.rounds.items(), reverse=True):
+        yield from ((number, printable(why)) for why in one.failures)
+
+
+def _charts(seen: Seen) -> list[Chart]:
+    """The curves that there are figures for; drawn again only when a figure changed."""
+    rounds, drawn = seen.rounds[-MOST_POINTS:], []
+    name = _metric_name(seen)
+    measured = tuple((one.number, one.metrics[name]) for one in rounds if name in one.metrics)
+    if measured:
+        drawn.append(_curve(f"{name} on the test set", name, ((name, measured),)))
+    losses = [
+        (
+            ("training, mean over parties"),
+            tuple((one.number, one.loss) for one in rounds if one.loss is not None),
+        )
+    ]
+    losses.append(
+        ("test set", tuple((one.number, one.metrics["loss"]) for one in rounds if "loss" in one.metrics))
+    )
+    if any(points for _, points in losses):
+        drawn.append(_curve("Loss", "loss", tuple(one for one in losses if one[1])))
+    traffic = [(one.number, one.mean_traffic()) for one in rounds]
+    sent = tuple((number, both[0] / 1024) for number, both in traffic if both is not None)
+    received = tuple((number, both[1] / 1024) for number, both in traffic if both is not None)
+    if sent:
+        drawn.append(
+            _curve("Traffic of one party per round", "KiB", (("sent", sent), ("received", received)))
+        )
+    return drawn
+
+
+@lru_cache(maxsize=16)
+def _curve(title: str, up: str, lines: tuple[tuple[str, Points], ...]) -> Chart:
+    return curves(dict(lines), title=title, across="round", up=up, size=SMALL)
+
+
+def _who(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:6])
+    return shown if len(names) <= 6 else f"{shown} and {len(names) - 6} more"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _moment(text: str) -> datetime.datetime | None:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _clock_time(text: str) -> str:
+    found = _moment(text)
+    return "" if found is None else found.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,216 @@
+"""The server of a live page: who gets in, what is answered, and that no client keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.federations import make_federation
+from tests.support.told_runs import ToldRun
+from veilsum.roles.federation.folder import LoadedFederation
+from veilsum.roles.pages import live, serving
+from veilsum.roles.pages.follower import RunFollower
+from veilsum.roles.pages.live import LivePage
+from veilsum.roles.pages.run_page import PARTS
+
+SECRET = "a-path"
+WITHIN_S = 30.0
+
+
+@dataclass
+class Served:
+    port: int
+    run: ToldRun
+    page: LivePage
+
+    def ask(
+        self, path: str = f"/{SECRET}/", method: str = "GET", host: str | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WITHIN_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, headers={} if host is None else {"Host": host})
+            answer = connection.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=WITHIN_S)
+
+    @contextlib.contextmanager
+    def stream(self) -> Iterator[Iterator[dict[str, str]]]:
+        """The parts that a stream of events brings."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WITHIN_S)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/{SECRET}/events")
+            answer = connection.getresponse()
+            assert answer.status == 200
+            lines = iter(lambda: answer.readline(), b"")
+            yield (json.loads(line[6:]) for line in lines if line.startswith(b"data: "))
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedFederation:
+    return make_federation(tmp_path_factory.mktemp("served") / "fed", "masked", 3)
+
+
+@contextlib.contextmanager
+def serving_page(loaded: LoadedFederation, folder: Path) -> Iterator[Served]:
+    """A live page, served by another thread of this process."""
+    run, ready, box = ToldRun(folder), threading.Event(), {}
+    run.start()
+    listening = serving.open_port(0)
+
+    async def main() -> None:
+        follower = RunFollower(loaded, run.logs, folder)
+        page = LivePage(follower, SECRET)
+        server = serving.make_server(page.app())
+        box.update(page=page, server=server, loop=asyncio.get_running_loop())
+        async with follower.following():
+            ready.set()
+            await server.serve(sockets=[listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        assert ready.wait(WITHIN_S)
+        yield Served(listening.getsockname()[1], run, box["page"])
+    finally:
+        box["loop"].call_soon_threadsafe(box["page"].closing.set)
+        box["server"].should_exit = True
+        thread.join(WITHIN_S)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def served(loaded: LoadedFederation, tmp_path: Path) -> Iterator[Served]:
+    with serving_page(loaded, tmp_path) as one:
+        yield one
+
+
+def test_only_who_names_the_loopback_and_knows_the_path_gets_in(served: Served) -> None:
+    for host in (None, "127.0.0.1", f"localhost:{served.port}"):
+        assert served.ask(host=host)[0] == 200
+    for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1.evil.example", "[::1]", ""):
+        status, _, body = served.ask(host=host)
+        assert status == 400
+        assert b"server" not in body
+    for path in ("/", "/another/", f"/{SECRET}", f"/{SECRET}/../", "/events", f"/{SECRET}/run.html"):
+        assert served.ask(path)[0] in (307, 404)
+
+
+def test_nothing_can_be_changed(served: Served) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert served.ask(method=method)[0] == 405
+
+
+def test_a_browser_may_run_the_page_s_own_script_and_ask_nobody_else(served: Served) -> None:
+    _, headers, body = served.ask()
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert b' style="' not in body
+    assert served.ask(f"/{SECRET}/script.js")[1]["content-type"].startswith("text/javascript")
+
+
+def test_a_stream_brings_all_parts_and_then_what_changes(served: Served) -> None:
+    with served.stream() as changes:
+        assert set(next(changes)) == set(PARTS)
+        served.run.commit(1)
+        changed = next(one for one in changes if "rounds" in one)
+    assert "all 3" in changed["rounds"]
+
+
+def test_streams_have_a_number_and_a_closed_one_makes_room(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 3)
+    monkeypatch.setattr(live, "STILL_HERE_S", 0.1)
+    with contextlib.ExitStack() as open_streams:
+        for _ in range(3):
+            next(open_streams.enter_context(served.stream()))
+        assert served.ask(f"/{SECRET}/events")[0] == 503
+        assert served.ask()[0] == 200
+    give_up_at = time.monotonic() + WITHIN_S
+    while served.page.streams and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    with served.stream() as changes:
+        assert next(changes)
+
+
+def test_who_connects_and_says_nothing_is_hung_up_on(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
+    with serving_page(loaded, tmp_path) as served, served.connect() as silent, served.connect() as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")
+        for one in (silent, slow):
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+
+
+def test_who_takes_nothing_in_is_hung_up_on_and_keeps_nobody_waiting(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
+    monkeypatch.setattr(serving, "READ_WITHIN_S", 0.2)
+    monkeypatch.setattr(live, "STILL_HERE_S", 0.01)
+    large = dict.fromkeys(PARTS, "x" * (1 << 20))
+    with serving_page(loaded, tmp_path) as served, served.connect() as deaf:
+
+        async def never_the_same(known: dict[str, str], within_s: float) -> dict[str, str]:
+            return large
+
+        monkeypatch.setattr(served.page.follower, "next_parts", never_the_same)
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(f"GET /{SECRET}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        give_up_at = time.monotonic() + WITHIN_S
+        began = False
+        while time.monotonic() < give_up_at and not (began and not served.page.streams):
+            began = began or served.page.streams > 0
+            time.sleep(0.05)
+        assert began
+        assert served.page.streams == 0
+        assert served.ask()[0] == 200
+
+
+def test_open_streams_do_not_keep_the_server_from_ending(loaded: LoadedFederation, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as after:
+        with serving_page(loaded, tmp_path) as served:
+            changes = after.enter_context(served.stream())
+            assert next(changes)
+        assert [one for one in changes if not one] == []
+
+
+def test_the_loopback_alone_is_listened_on() -> None:
+    with serving.open_port(0) as listening:
+        assert listening.getsockname()[0] == "127.0.0.1"
+
+
+def test_ctrl_c_ends_the_command_with_0(loaded: LoadedFederation) -> None:
+    command = [sys.executable, "-P", "-m", "veilsum", "page", str(loaded.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        address = process.stdout.readline().strip()
+        port = int(address.split(":")[2].split("/")[0])
+        assert address.startswith(f"http://127.0.0.1:{port}/")
+        assert len(address.rsplit("/", 2)[1]) >= 16
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WITHIN_S) == 0
+        assert process.stderr.read() == ""
