@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from html import escape
 
 import matplotlib as mpl
@@ -25,6 +26,10 @@ INK = "#000000"
 """What is drawn in black is shown in the colour of the page's text."""
 SMALL = (4.6, 2.8)
 """The size at which a phone shows letters as large as the rest of its page."""
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+MOST_LETTERS = 64
+"""Of a label; a longer one would leave a chart no room. What a chart says in words has it whole."""
+HATCHES = ("", "//", "..", "xx")
 
 Points = Sequence[tuple[float, float]]
 
@@ -42,6 +47,17 @@ class Chart(str):
     def __html__(self) -> str:
         """What a template puts into a page: all text of a chart was escaped when it was drawn."""
         return str(self)
+
+
+@dataclass(frozen=True)
+class Band:
+    """A shaded stretch of the lower axis, named in the legend and hatched for eyes that do not see its colour."""
+
+    start: float
+    stop: float
+    words: str
+    colour: str
+    hatch: str = ""
 
 
 def curves(
@@ -79,6 +95,88 @@ def bars(
     return _svg(figure, title, "; ".join(f"{name}: {value:.4g}" for name, value in values.items()))
 
 
+def paired_curves(
+    pairs: Mapping[str, Mapping[str, Points]],
+    *,
+    title: str,
+    across: str,
+    up: str,
+    bands: Sequence[Band] = (),
+    size: tuple[float, float] = (7.0, 4.2),
+) -> Chart:
+    """Curves from 0 to 1 in families: a colour and a mark for each family, a line style for each of its members."""
+    figure, axes = _figure(size, across, up)
+    for band in bands:
+        axes.axvspan(
+            band.start,
+            band.stop,
+            facecolor=band.colour,
+            alpha=0.14,
+            hatch=band.hatch,
+            edgecolor=band.colour,
+            label=band.words,
+        )
+    ends = []
+    for index, (family, members) in enumerate(pairs.items()):
+        for style, (name, points) in zip(DASHES, members.items(), strict=False):
+            ordered = sorted(points)
+            label = f"{family}, {name}" if name else family
+            axes.plot(
+                [x for x, _ in ordered],
+                [y for _, y in ordered],
+                label=_literal(label),
+                color=COLOURS[index % len(COLOURS)],
+                linestyle=style,
+                marker=MARKS[index % len(MARKS)],
+                markersize=4,
+            )
+            ends += [f"{label} from {ordered[0][1]:.2f} to {ordered[-1][1]:.2f}"] if ordered else []
+    axes.set_ylim(-0.03, 1.05)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return _svg(figure, title, f"{up} over {across}. {'; '.join(ends)}" if ends else "no figures yet")
+
+
+def grouped_bars(
+    groups: Mapping[str, Mapping[str, float]],
+    *,
+    title: str,
+    up: str,
+    mark: tuple[float, str] | None = None,
+    width: float = 7.0,
+) -> Chart:
+    """Bars lying on their sides, one of each series in every group, with its figure at its end; `mark` is a line."""
+    series = list(dict.fromkeys(name for bars_of in groups.values() for name in bars_of))
+    deep = 0.8 / max(len(series), 1)
+    figure, axes = _figure((width, 1.4 + 0.3 * max(len(series), 1) * len(groups)), up, "")
+    for index, name in enumerate(series):
+        places = [
+            (place + (index - (len(series) - 1) / 2) * deep, bars_of[name])
+            for place, bars_of in enumerate(groups.values())
+            if name in bars_of
+        ]
+        drawn = axes.barh(
+            [place for place, _ in places],
+            [value for _, value in places],
+            deep * 0.92,
+            label=_literal(name),
+            color=COLOURS[index % len(COLOURS)],
+            hatch=HATCHES[index % len(HATCHES)],
+            edgecolor="white",
+        )
+        axes.bar_label(drawn, fmt="%.2f", padding=3, fontsize=9)
+    if mark is not None:
+        axes.axvline(mark[0], color=INK, linestyle=":", label=_literal(mark[1]))
+    axes.set_yticks(range(len(groups)), [_literal(name) for name in groups])
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    told = (
+        f"{group}: {', '.join(f'{name} {value:.2f}' for name, value in bars_of.items())}"
+        for group, bars_of in groups.items()
+    )
+    return _svg(figure, title, "; ".join(told) or "no figures yet")
+
+
 def _style() -> AbstractContextManager[None]:
     """Text stays text, and equal figures give equal bytes."""
     return mpl.rc_context(
@@ -98,8 +196,10 @@ def _figure(size: tuple[float, float], across: str, up: str) -> tuple[Figure, Ax
 
 
 def _literal(text: str) -> str:
-    """Text as it stands: a dollar sign would start a formula, and a leading underscore hides a curve's name."""
-    shown = text.replace("$", r"\$")
+    """Text as it stands, as far as a label has room: a dollar sign would start a formula, and a leading underscore
+    hides a curve's name."""
+    room = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    shown = room.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
 
