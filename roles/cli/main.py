@@ -105,6 +105,7 @@ Exit codes:
   0    done
   1    the run failed; the message says why
   2    the request cannot work; the message says what to change
+  3    `veilsum audit --fail-on` found a leak
   130  interrupted
 
 VEILSUM_TRACEBACK=1 shows the full traceback of an error. `veilsum --version` prints the version."""

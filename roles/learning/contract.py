@@ -92,6 +92,12 @@ def headline(metrics: Mapping[str, float]) -> tuple[str, float] | None:
     return next(iter(metrics.items()), None)
 
 
+def against_chance(metrics: Mapping[str, float]) -> tuple[str, float] | None:
+    """The metric that tells knowledge from none: where one class is frequent, guessing it always is accurate, too."""
+    balanced = metrics.get("balanced_accuracy")
+    return ("balanced accuracy", balanced) if balanced is not None else headline(metrics)
+
+
 def sha256_of(model: FloatVector) -> str:
     """SHA-256 over the model's float32 numbers, little-endian, in the order of the vector."""
     return hashlib.sha256(np.ascontiguousarray(model, dtype="<f4").tobytes()).hexdigest()

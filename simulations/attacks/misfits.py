@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import ParameterError
 
 
-class AttackDoesNotFit(LocalProtocolError):
-    """The view holds nothing that this attack can work on; the text says what is missing."""
+class AttackDoesNotFit(ParameterError):
+    """The view holds nothing that this attack can work on, so that the request cannot work; the text says what is
+    missing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__([text])

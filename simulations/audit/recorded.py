@@ -74,6 +74,7 @@ def _row(view: View, request: Request, kind: RowKind, found: Reconstruction) -> 
     return Row(
         **vars(_heading(view, request, kind, f"{found.target.note}, {'+'.join(found.target.owners)}")),
         n=found.target.batch,
+        images=found.target.batch // len(found.target.owners),
         cpu_s=found.cpu_s,
         extra={"match_loss": found.match_loss, "labels": labels},
         note=f"matching loss {found.match_loss:.1e}, labels {labels}",

@@ -23,15 +23,23 @@ class Outcome:
     interrupted: bool = False
     others: list[Any] = field(default_factory=list, repr=False)
     """What jobs other than requests gave, in their order."""
+    failed: list[str] = field(default_factory=list)
+    """What was to be attacked, too, and could not be, with the reason."""
     matrix: list[dict[str, str]] | None = None
     """Who learns what, if it was condensed: a line for each adversary."""
+
+    def add(self, other: Outcome) -> None:
+        """What came out of a further part of the same run."""
+        self.rows += other.rows
+        self.notes += other.notes
+        self.interrupted |= other.interrupted
 
     def figures(self) -> dict[str, Any]:
         return {
             "complete": not self.interrupted,
             "rows": [row.figures() for row in self.rows],
             "verdicts": [vars(one) for one in verdicts(self.rows)],
-            "warnings": [*warnings(self.rows), *self.notes],
+            "warnings": [*warnings(self.rows), *self.notes, *self.failed],
             **({"matrix": self.matrix} if self.matrix is not None else {}),
         }
 
@@ -56,15 +64,15 @@ class RequestJob:
 
 
 def share_references(requests: Sequence[Request]) -> list[Request]:
-    """Only the first request of each attack makes the undefended, null and oracle rows.
+    """Only the first request of each attack and batch makes the undefended, null and oracle rows.
 
-    They attack the same clean gradients whatever the scheme and the defence: once per attack is enough.
+    They attack the same clean gradients whatever the scheme and the defence: once is enough.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, int]] = set()
     asked = []
     for request in requests:
-        asked.append(replace(request, references=request.attack not in seen))
-        seen.add(request.attack)
+        asked.append(replace(request, references=(request.attack, request.images) not in seen))
+        seen.add((request.attack, request.images))
     return asked
 
 

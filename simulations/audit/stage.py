@@ -17,7 +17,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.learning.contract import Learner
+from veilsum.roles.learning.contract import Learner, against_chance
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.equipment import TaskEquipment
@@ -86,8 +86,8 @@ class Played:
         return self.recorder.model
 
     def accuracy(self, model: Model) -> float:
-        """The task's headline metric of any model on its test set."""
-        return next(iter(self.learner.evaluate(model).values()))
+        """Of any model on the test set: balanced over classes, where guessing the most frequent one gains nothing."""
+        return balanced_accuracy(self.learner.evaluate(model))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +174,14 @@ def play(
         reason = recorder.reason.value if recorder.reason is not None else "no round was committed"
         raise LocalProtocolError(f"the federation to be attacked did not finish: {reason}")
     return parties.after()
+
+
+def balanced_accuracy(metrics: Mapping[str, float]) -> float:
+    """What a task of classes says of a model, with guesses worth nothing."""
+    found = against_chance(metrics)
+    if found is None:
+        raise ParameterError(["the task measures nothing: an audit needs its metrics"])
+    return found[1]
 
 
 def attackable_task(config: FederationConfig) -> Task:

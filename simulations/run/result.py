@@ -20,7 +20,7 @@ from veilsum.protocol.schemes.plain import PlainUpdate
 from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Stamp
-from veilsum.roles.learning.contract import headline, sha256_of
+from veilsum.roles.learning.contract import against_chance, headline, sha256_of
 from veilsum.simulations.lies.report import LieReport
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder, RoundRecord
@@ -159,14 +159,8 @@ def what_was_seen(result: SimulationFacts) -> Iterator[tuple[str, str]]:
         if guess is None:
             yield role, words
             continue
-        best = _against_chance(next(iter(result.federation.learners.values())).evaluate(guess))
+        best = against_chance(next(iter(result.federation.learners.values())).evaluate(guess))
         yield role, f"{words}; test {best[0]} {best[1]:.2f}" if best is not None else words
-
-
-def _against_chance(metrics: dict[str, float]) -> tuple[str, float] | None:
-    """The metric that tells knowledge from none: where one class is frequent, guessing it always is accurate, too."""
-    balanced = metrics.get("balanced_accuracy")
-    return ("balanced accuracy", balanced) if balanced is not None else headline(metrics)
 
 
 def _model_of(role: str, result: SimulationFacts, scheme: Scheme) -> Model | None:

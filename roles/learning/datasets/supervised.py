@@ -57,8 +57,12 @@ def classification_metrics(outputs: Array, targets: Array) -> dict[str, float]:
     """Accuracy, and balanced accuracy: the mean over the classes present of the share found in each."""
     predicted = outputs[:, 0] > _THRESHOLD if outputs.shape[1] == 1 else outputs.argmax(axis=1)
     correct = predicted == targets
-    per_class = [correct[targets == label].mean() for label in np.unique(targets)]
-    return {"accuracy": float(correct.mean()), "balanced_accuracy": float(np.mean(per_class))}
+    return {"accuracy": float(correct.mean()), "balanced_accuracy": balanced(correct, targets)}
+
+
+def balanced(correct: Array, targets: Array) -> float:
+    """The mean over the classes present of the share that was told right in each."""
+    return float(np.mean([correct[targets == label].mean() for label in np.unique(targets)]))
 
 
 def regression_metrics(outputs: Array, targets: Array) -> dict[str, float]:

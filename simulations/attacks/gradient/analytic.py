@@ -40,6 +40,11 @@ class Analytic(GradientInversion):
         if target.batch == 1:
             images = (bias @ weight / bias.square().sum().clamp_min(1e-30)).reshape(victim.shape)
         else:
+            if target.batch > len(bias):
+                raise AttackDoesNotFit(
+                    f"analytic inversion reads one image off each unit: {len(bias)} units are too few for "
+                    f"{target.batch} images"
+                )
             rows = bias.abs().topk(target.batch).indices
             images = (weight[rows] / bias[rows, None]).reshape(victim.shape)
         labels = recover_labels(victim, seed)

@@ -85,7 +85,7 @@ def _read_row(
 ) -> Row:
     found = [attack.read(target) for target, _ in targets]
     heading = heading_of(request, kind, targets[0][0].note)
-    row = image_row(heading, found, [dict(played.truth) for _, played in targets])
+    row = replace(image_row(heading, found, [dict(played.truth) for _, played in targets]), images=None)
     if kind != "attack":
         return row
     return replace(row, adversary=LYING_SERVER, threat=repr(targets[0][1].view(request.adversary)))

@@ -1,59 +1,57 @@
-"""PPC curves as a section of the report."""
+"""PPC curves as sections of the report."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from veilsum.roles.cli.output import Table
-from veilsum.simulations.audit.report.page import Section, html_table
-from veilsum.simulations.audit.report.pictures import Band, Curve, plot
+from veilsum.roles.pages.charts import Band, Chart, paired_curves
+from veilsum.simulations.audit.report.page import Section
 from veilsum.simulations.audit.sweeps.cap import GREEN_RATIO, WHITE_RATIO
 from veilsum.simulations.audit.sweeps.ppc import PpcOutcome, cap_table, point_table
 
 _TITLES = {"rmse": "relative error of the image", "label": "labels missed", "tracing": "images not traced"}
+_LEVELS = ("naive", "adaptive")
+_ABOUT = (
+    "Each mark is one setting of a defence. To the left the perturbation is large, to the right the signal is; solid "
+    "lines are attacks that ignore the defence, dashed ones those that know it. Higher is better for the data owner."
+)
 
 
 def sections(outcome: PpcOutcome) -> list[Section]:
     """Plots of accuracy and of accuracy x distance, then the tables."""
     if not outcome.points:
         return []
-    curves = outcome.by_defence()
+    return [
+        Section("Accuracy against leakage (PPC)", _ABOUT, charts=list(_charts(outcome))),
+        Section("CAP", tables=[cap_table(outcome)]),
+        Section("Points", tables=[point_table(outcome)]),
+    ]
+
+
+def _charts(outcome: PpcOutcome) -> Iterator[Chart]:
+    found = outcome.by_defence()
     highest = max(point.position for point in outcome.points)
     bands = [
-        Band(0.0, _place(GREEN_RATIO, highest), "#2e9e55", "perturbation at least as large as the signal"),
-        Band(_place(WHITE_RATIO, highest), highest, "#d6402f", "signal more than ten times the perturbation"),
+        Band(0.0, _place(GREEN_RATIO, highest), "perturbation as large as the signal", "#009e73"),
+        Band(
+            _place(WHITE_RATIO, highest), highest, "signal over ten times the perturbation", "#d55e00", "//"
+        ),
     ]
-    accuracy = [Curve(name, [(p.position, p.accuracy) for p in points]) for name, points in curves.items()]
-    x_words = "log10(|B| / |E| + 1)"
-    parts = [
-        "<p>Green: the perturbation is at least as large as the signal; red: the signal is more than ten times "
-        "larger. Solid lines are naive attacks, dashed ones adaptive. Higher is better for the data owner.</p>",
-        f'<div class="plots">{_figure("Accuracy", plot(accuracy, x_words, "accuracy", bands=bands))}',
-    ]
+    across = "log10(|B| / |E| + 1)"
+    accuracy = {name: {"": [(p.position, p.accuracy) for p in points]} for name, points in found.items()}
+    yield paired_curves(accuracy, title="Accuracy", across=across, up="accuracy", bands=bands)
     for metric, words in _TITLES.items():
-        lines = [
-            Curve(
-                f"{name}, {level}",
-                [(p.position, p.accuracy * min(p.distances[level][metric], 1.0)) for p in points],
-                dashed=level == "adaptive",
-            )
-            for name, points in curves.items()
-            for level in ("naive", "adaptive")
-        ]
-        drawing = plot(lines, x_words, "accuracy x distance", bands=bands)
-        parts.append(_figure(f"Accuracy x {words}, capped at 1", drawing))
-    parts.append("</div>")
-    tables = [_section_table(cap_table(outcome)), _section_table(point_table(outcome))]
-    return [Section("Accuracy against leakage (PPC)", "".join(parts)), Section("CAP", "".join(tables))]
-
-
-def _figure(caption: str, drawing: str) -> str:
-    return f"<figure><figcaption>{caption}</figcaption>{drawing}</figure>"
+        pairs = {
+            name: {
+                level: [(p.position, p.accuracy * min(p.distances[level][metric], 1.0)) for p in points]
+                for level in _LEVELS
+            }
+            for name, points in found.items()
+        }
+        title = f"Accuracy x {words}, capped at 1"
+        yield paired_curves(pairs, title=title, across=across, up="accuracy x distance", bands=bands)
 
 
 def _place(ratio: float, highest: float) -> float:
     return min(math.log10(ratio + 1), highest)
-
-
-def _section_table(table: Table) -> str:
-    return f"<p>{table.title}</p>{html_table(table.columns, table.rows)}"

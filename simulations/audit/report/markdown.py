@@ -9,6 +9,7 @@ from pathlib import Path
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import Table
 from veilsum.roles.cli.output_file import write_output
+from veilsum.simulations.audit.report.summary import Summary
 from veilsum.simulations.audit.report.verdicts import verdicts
 from veilsum.simulations.audit.rows.row import Row, also, common_cells
 from veilsum.transport.printable import printable, printable_lines
@@ -40,18 +41,27 @@ def require_marks(path: Path, name: str = FIGURES) -> Path:
     return path
 
 
-def figures(command: str, rows: Sequence[Row], models: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
-    """Verdicts, rows and the table of models, without anything that differs from machine to machine."""
-    parts = [f"Made by `{command}`.", "### Verdicts"]
+def figures(
+    command: str,
+    rows: Sequence[Row],
+    models: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    said: Summary | None = None,
+) -> str:
+    """Sentences, verdicts, rows and the table of models, without anything that differs from machine to machine."""
+    parts = [f"Made by `{command}`.", *_sentences(said), "## Verdicts"]
     parts.append(
         markdown_table(
-            ("scheme", "defence", "adversary", "verdict", "why"),
-            [(one.scheme, one.defence, one.adversary, one.word, one.reason) for one in verdicts(rows)],
+            ("scheme", "defence", "adversary", "case", "verdict", "why"),
+            [
+                (one.scheme, one.defence, one.adversary, one.case, one.word, one.reason)
+                for one in verdicts(rows)
+            ],
         )
     )
-    parts.append("### Who hides and who recovers which model")
+    parts.append("## Who hides and who recovers which model")
     parts.append(markdown_table(("scheme", "adversary", "another party's update", "global model"), models))
-    parts.append("### Rows")
+    parts.append("## Rows")
     columns = (
         "scheme",
         "defence",
@@ -80,9 +90,15 @@ def table_in(path: Path, name: str) -> list[list[str]]:
     return [[html.unescape(cell.strip()) for cell in line] for line in lines[:1] + lines[2:]]
 
 
-def curve_figures(command: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
+def _sentences(said: Summary | None) -> list[str]:
+    return [_shown(" ".join(said.lines()))] if said is not None else []
+
+
+def curve_figures(
+    command: str, tables: Sequence[Table], notes: Sequence[str], said: Summary | None = None
+) -> str:
     """Points and CAP of `veilsum audit ppc`."""
-    parts = [f"Made by `{command}`."]
+    parts = [f"Made by `{command}`.", *_sentences(said)]
     for table in tables:
         parts += [f"{table.title}.", markdown_table(table.columns, table.rows)]
     return "\n\n".join([*parts, *notes])

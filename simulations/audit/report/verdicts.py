@@ -1,5 +1,10 @@
 """What the figures of a cell mean, in one word and one sentence.
 
+An update of one image is the worst case for whoever sent it: nothing is averaged, and the best attack there is reads it
+back. It says little about training with batches, so that a cell has two verdicts where both were attacked: of the worst
+case, fewer images than a batch has, and of the realistic batch. Rows that no batch changes (membership, models, lies)
+count for both.
+
 Implements specs/measures.md, section 2.
 """
 
@@ -13,35 +18,72 @@ from veilsum.simulations.audit.rows.row import Row
 
 NO_ATTACK = "none fits"
 LEAKS, PARTLY, HOLDS, OPEN = "leaks", "partly", "holds", "open"
+REALISTIC_IMAGES = 16
+"""Images behind one update in a realistic batch: the batch size that a federation has by default."""
+_DECIDING = ("model_distance", "auc", "agreement", "correlation", "match_loss")
 _REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED, _LIKE = 0.9, 0.2, 0.3, 1e-6, 0.5
+WORST, REALISTIC, ANY = "worst case", "realistic batch", "any batch"
+"""What a verdict is about; `any batch` where no row of the cell depends on how many images an update stands for."""
+_NAMED = 3
 _SUMS = ("aggregate", "others")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The worst that any attack of a cell achieved."""
+    """The worst that any attack of a cell achieved, in one case."""
 
     scheme: str
     defence: str
     adversary: str
+    case: str
     word: str
     reason: str
 
+    @property
+    def name(self) -> str:
+        """As `--accept` names it."""
+        return f"{self.scheme}/{self.defence}/{self.adversary}"
+
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """One verdict for each (scheme, defence, adversary) that was attacked."""
+    """For each (scheme, defence, adversary) that was attacked the verdict of each case that was measured."""
     cells: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         if row.row == "attack":
             cells.setdefault((row.scheme, row.defence, row.adversary), []).append(row)
-    return [_worst(cell, attacks, rows) for cell, attacks in cells.items()]
+    return [
+        _worst((*cell, case), some, rows)
+        for cell, attacks in cells.items()
+        for case, some in _cases(attacks).items()
+    ]
 
 
-def _worst(cell: tuple[str, str, str], attacks: Sequence[Row], rows: Sequence[Row]) -> Verdict:
+def _cases(attacks: Sequence[Row]) -> dict[str, Sequence[Row]]:
+    """The rows that each case of a cell is judged by."""
+    sizes = [row.images for row in attacks if row.images is not None]
+    if not sizes:
+        return {ANY: attacks}
+    few = [row for row in attacks if row.images is None or row.images < REALISTIC_IMAGES]
+    many = [row for row in attacks if row.images is None or row.images >= REALISTIC_IMAGES]
+    found: dict[str, Sequence[Row]] = {WORST: few} if min(sizes) < REALISTIC_IMAGES else {}
+    return {**found, REALISTIC: many} if max(sizes) >= REALISTIC_IMAGES else found
+
+
+def _worst(cell: tuple[str, str, str, str], attacks: Sequence[Row], rows: Sequence[Row]) -> Verdict:
     order = (LEAKS, PARTLY, OPEN, HOLDS)
     judged = [(*judge(row, rows), row.ssim or 0.0) for row in attacks]
     word, reason, _ = min(judged, key=lambda one: (order.index(one[0]), -round(one[2], 2)))
     return Verdict(*cell, word, reason)
+
+
+def unjudged(rows: Sequence[Row]) -> list[Row]:
+    """Attacks that ended without a number to judge them by."""
+    return [row for row in rows if row.row == "attack" and _is_nan(row)]
+
+
+def _is_nan(row: Row) -> bool:
+    measured = (row.ssim, row.success_rate, *(row.extra.get(name) for name in _DECIDING))
+    return any(isinstance(value, float) and math.isnan(value) for value in measured)
 
 
 def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
@@ -49,6 +91,8 @@ def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
     if row.attack == NO_ATTACK:
         return HOLDS, row.note
     by = f"{row.attack} ({row.knowledge})"
+    if _is_nan(row):
+        return OPEN, f"{by}: ended without a number, so that nothing is shown either way"
     if row.ssim is not None:
         return _judge_images(row, rows, by)
     if "model_distance" in row.extra:
@@ -105,11 +149,16 @@ def _judge_images(row: Row, rows: Sequence[Row], by: str) -> tuple[str, str]:
 
 
 def _beside(row: Row, rows: Sequence[Row], kind: str) -> float | None:
-    """The reference row of the same attack, of the same table if there are several."""
+    """The reference row of the same attack, with the same batch and of the same table if there are several."""
     found = [
         other for other in rows if other.row == kind and other.attack == row.attack and other.ssim is not None
     ]
-    found.sort(key=lambda other: (other.scheme, other.defence) != (row.scheme, row.defence))
+    found.sort(
+        key=lambda other: (
+            other.images != row.images,
+            (other.scheme, other.defence) != (row.scheme, row.defence),
+        )
+    )
     return found[0].ssim if found else None
 
 
@@ -118,11 +167,12 @@ def warnings(rows: Sequence[Row]) -> Iterator[str]:
     images = [row for row in rows if row.row == "attack" and row.ssim is not None]
     opened = [row for row in images if row.target.startswith(_SUMS) and (row.ssim or 0) >= _REBUILT]
     if opened:
-        who = ", ".join(dict.fromkeys(f"{row.scheme}/{row.adversary}" for row in opened))
+        names = list(dict.fromkeys(f"{row.scheme}/{row.adversary}" for row in opened))
+        who = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
         least = min(row.ssim or 0 for row in opened)
         yield (
-            f"{who}: the {opened[0].target}, gave the images back at SSIM {least:.2f} or more. Aggregation of few is "
-            "not privacy: use more parties and more images, or noise with an account; local steps are simulated"
+            f"{who}: a sum of few images (the {opened[0].target}) gave them back at an SSIM of {least:.2f}. "
+            "Aggregation of few is not privacy: use more parties and more images, or noise with an account"
         )
     if images and max(row.n for row in images) < 50:
         most = max(row.n for row in images)

@@ -95,7 +95,9 @@ def _row(
     known, readable = played.view("server"), readable_model(model)
     start = TrainingStart(known.facts, known.initial_model)
     scores = attack.score(Exposed(known.facts, readable), suspects, start, request.budget, request.seed)
-    row = told_row(heading_of(request, kind, "membership"), scores, accuracy=played.accuracy(readable))
+    row = told_row(
+        heading_of(request, kind, "membership"), scores, balanced_accuracy=played.accuracy(readable)
+    )
     return replace(row, cpu_s=time.process_time() - started)
 
 

@@ -64,10 +64,10 @@ def model_row(
         ci_high=rate.high,
         extra={
             "model_distance": float(np.median(distances)),
-            "accuracy": float(
+            "balanced_accuracy": float(
                 np.mean([one.accuracy(model) for one, model in zip(played, readable, strict=True)])
             ),
-            "true_accuracy": float(np.mean([one.accuracy(one.model) for one in played])),
+            "true_balanced_accuracy": float(np.mean([one.accuracy(one.model) for one in played])),
         },
     )
 

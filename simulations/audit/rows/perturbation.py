@@ -20,6 +20,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.machines.session import RoundOpened
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.learning.datasets.supervised import balanced
 from veilsum.roles.learning.task import Array, Task
 from veilsum.roles.learning.training.compare import train_central
 from veilsum.roles.views.view import View
@@ -237,5 +238,8 @@ def _row(
         success_rate=rate.value,
         ci_low=rate.low,
         ci_high=rate.high,
-        extra={"agreement": rate.value, "accuracy": float(np.mean(guess == task.test.targets))},
+        extra={
+            "agreement": rate.value,
+            "balanced_accuracy": balanced(guess == task.test.targets, task.test.targets),
+        },
     )

@@ -57,6 +57,8 @@ class Row:
     ci_low: float | None = None
     ci_high: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    images: int | None = None
+    """Images behind one party's update, where the success of the attack depends on that."""
     note: str = ""
     threat: str = field(default="", repr=False)
     pictures: Sequence[Picture] = field(default=(), repr=False)
@@ -64,7 +66,8 @@ class Row:
     def figures(self) -> dict[str, Any]:
         named = "scheme defence adversary attack knowledge row target n rmse ssim success_rate ci_low ci_high cpu_s"
         shown = {name: getattr(self, name) for name in named.split()}
-        return {**shown, **self.extra, **({"note": self.note} if self.note else {})}
+        batch = {"images_per_party": self.images} if self.images is not None else {}
+        return {**shown, **batch, **self.extra, **({"note": self.note} if self.note else {})}
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ def image_row(
             "evaluations": sum(one.evaluations for one in found),
             **{f"stopped_{word}": stops.count(word) for word in sorted(set(stops))},
         },
+        images=found[0].target.batch // len(found[0].target.owners),
         note="NaN in every start" if "diverged" in stops else "",
         pictures=[
             Picture(real[i], clamp(rebuilt[i]).astype(np.float32), f"SSIM {likeness[i]:.2f}")
@@ -186,7 +190,7 @@ def also(row: Row) -> str:
         "class_distance_of_truth": "in true images",
         "tracing_by_index": "not traced",
         "tracing_by_participant": "wrong owner",
-        "accuracy": "accuracy",
+        "balanced_accuracy": "balanced accuracy",
         "model_distance": "model distance",
         "membership_accuracy": "members told",
         "auc": "AUC",

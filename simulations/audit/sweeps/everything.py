@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from veilsum.roles.config.schemes import load_scheme
 from veilsum.roles.learning.defences.registry import built_in_defences
 from veilsum.simulations.attacks.registry import ATTACKS
+from veilsum.simulations.audit.report.verdicts import REALISTIC_IMAGES
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.scales import Scale
 from veilsum.simulations.audit.sweeps.perturbed_models import SCHEMES as PERTURBING
@@ -15,6 +17,7 @@ from veilsum.simulations.audit.sweeps.sweeps import sweep_requests
 
 SCHEMES = ("plain", "masked", "mpc", "ampc")
 ALL_SCHEMES = (*SCHEMES, *PERTURBING)
+_ON_SINGLE_IMAGES, _ON_BATCHES = "idlg", "inverting"
 
 
 def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[Request]:
@@ -43,9 +46,31 @@ def all_requests(scale: Scale, seed: int, task: str, data: str | None) -> list[R
     found.append(request("ampc", "server", "mia-loss"))
     found += perturbation_requests(scale, seed, task, data)
     found += server_requests(scale, seed, task, data)
+    found += realistic(found)
     if scale.heavy:
         found += [request("plain", "server", name) for name in ("generative", "gmi") if name in ATTACKS]
     return found
+
+
+def realistic(requests: Sequence[Request]) -> Iterator[Request]:
+    """For every inversion of undefended training one with a realistic batch: what is read of single images is not what
+    is read of training.
+
+    By the attack that gets furthest with batches. One draw at every scale, since a batch has images enough. Uploads
+    that a scheme hides are left alone: whatever the batch, they are uniform words.
+    """
+    for one in requests:
+        if one.attack == _ON_SINGLE_IMAGES and one == replace(
+            one, defence="", images=1, local_epochs=1, parties=4
+        ):
+            hidden = load_scheme(one.scheme).hides_updates and one.adversary != "others"
+            yield replace(
+                one,
+                attack=_ON_BATCHES,
+                images=REALISTIC_IMAGES,
+                scale=replace(one.scale, draws=1),
+                only_sums=hidden,
+            )
 
 
 def server_requests(scale: Scale, seed: int, task: str, data: str | None) -> Iterator[Request]:

@@ -30,7 +30,7 @@ from veilsum.simulations.audit.rows.gradient import clean_targets, heading_of, t
 from veilsum.simulations.audit.rows.memory import inverted
 from veilsum.simulations.audit.rows.row import Row, RowKind, image_row
 from veilsum.simulations.audit.scales import Scale
-from veilsum.simulations.audit.stage import Played, pixels
+from veilsum.simulations.audit.stage import Played, balanced_accuracy, pixels
 from veilsum.simulations.audit.steps import Steps
 from veilsum.simulations.audit.sweeps.cap import Point
 from veilsum.simulations.run.simulate import simulate
@@ -155,7 +155,7 @@ def trained_accuracy(request: Request, scale: Scale) -> float:
     }
     config = FederationConfig.from_options(options, request.config())
     metrics = simulate(config, verify=False).metrics
-    return next(iter(metrics.values()))
+    return balanced_accuracy(metrics)
 
 
 def perturbation(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli.output import STANDARD_OUTPUT, add_json_option, file_target, publish
 from veilsum.roles.cli.output_file import require_writable
+from veilsum.simulations.commands.audit.gate import gate
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.report.page import Section
@@ -67,50 +68,66 @@ def require_targets(args: argparse.Namespace) -> None:
 
 
 def publish_outcome(
-    outcome: Outcome, title: str, args: argparse.Namespace, sections: Sequence[Section] = (), text: str = ""
+    outcome: Outcome,
+    title: str,
+    args: argparse.Namespace,
+    sections: Sequence[Section] = (),
+    text: str = "",
+    data: str | None = None,
 ) -> int:
-    """Table to the person, JSON to the program, the page to its file; 130 after an interruption."""
+    """Table to the person, JSON to the program, the page to its file; 130 after an interruption, else `--fail-on`."""
     from veilsum.simulations.audit.report.page import Report, write_page
+    from veilsum.simulations.audit.report.summary import summary_of
     from veilsum.simulations.audit.report.verdicts import verdicts, warnings
     from veilsum.simulations.audit.rows.row import table
 
-    found = verdicts(outcome.rows)
+    said = summary_of(outcome.rows, data or args.task)
+    notes = [*outcome.notes, *outcome.failed]
     lines = [text] if text else []
     if outcome.rows:
         lines.append(table(outcome.rows, title).render())
     lines += [
-        f"{one.scheme}, {one.defence}, {one.adversary}: {one.word.upper()}. {one.reason}" for one in found
+        f"{one.scheme}, {one.defence}, {one.adversary}, {one.case}: {one.word.upper()}. {one.reason}"
+        for one in verdicts(outcome.rows)
     ]
-    lines += [f"warning: {words}" for words in (*warnings(outcome.rows), *outcome.notes)]
+    lines += [f"warning: {words}" for words in (*warnings(outcome.rows), *notes)]
+    lines += ["", *said.lines()]
     if outcome.interrupted:
         lines.append("interrupted: these are the rows that were done")
     command = command_line()
-    publish(
-        "\n".join(lines) + "\n", {"command": command, "scale": args.scale, **outcome.figures()}, args.json
-    )
+    figures = {"command": command, "scale": args.scale, "summary": said.lines(), **outcome.figures()}
+    publish("\n".join(lines) + "\n", figures, args.json)
     if args.html is not None:
         complete = not outcome.interrupted
-        write_page(Report(title, command, args.scale, outcome.rows, sections, complete), args.html)
-    return EXIT_INTERRUPTED if outcome.interrupted else 0
+        report = Report(
+            title, command, args.scale, outcome.rows, sections, complete, data or args.task, notes
+        )
+        write_page(report, args.html)
+    return EXIT_INTERRUPTED if outcome.interrupted else gate(outcome, args)
 
 
 def publish_ppc(outcome: PpcOutcome, args: argparse.Namespace) -> int:
     """The same for PPC curves."""
     from veilsum.simulations.audit.report.curves import sections
     from veilsum.simulations.audit.report.page import Report, write_page
+    from veilsum.simulations.audit.report.summary import summary_of_curves
     from veilsum.simulations.audit.sweeps.ppc import cap_table, point_table, undefended_accuracy
 
     command, complete = command_line(), not outcome.interrupted
     text = "\n".join([point_table(outcome).render(), cap_table(outcome).render()]) if outcome.points else ""
     if outcome.undefended is not None:
         text += f"\n{undefended_accuracy(outcome.undefended)}\n"
+    said = summary_of_curves(outcome, args.task)
+    text += "\n" + "\n".join(said.lines()) + "\n"
     if not complete:
         text += "interrupted: these are the points that were done\n"
-    figures = {"command": command, "scale": args.scale, "complete": complete, **outcome.figures()}
+    head = {"command": command, "scale": args.scale, "complete": complete, "summary": said.lines()}
+    figures = {**head, **outcome.figures()}
     publish(text, {**figures, "rows": [row.figures() for row in outcome.rows]}, args.json)
     if args.html is not None:
         title = f"Audit: accuracy against leakage, {args.defence}"
-        page = Report(title, command, args.scale, outcome.rows, sections(outcome), complete)
+        drawn = sections(outcome)
+        page = Report(title, command, args.scale, outcome.rows, drawn, complete, args.task, summary=said)
         write_page(page, args.html)
     return 0 if complete else EXIT_INTERRUPTED
 

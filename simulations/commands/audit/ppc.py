@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         replace_figures,
         require_marks,
     )
+    from veilsum.simulations.audit.report.summary import summary_of_curves
     from veilsum.simulations.audit.scales import find_scale
     from veilsum.simulations.audit.sweeps.ppc import cap_table, measure, point_table, undefended_accuracy
 
@@ -59,5 +60,6 @@ def run(args: argparse.Namespace) -> int:
     if page is not None and not outcome.interrupted:
         notes = [] if outcome.undefended is None else [undefended_accuracy(outcome.undefended)]
         tables = [point_table(outcome), cap_table(outcome)]
-        replace_figures(page, curve_figures(command_line(), tables, notes), CURVES)
+        said = summary_of_curves(outcome, args.task)
+        replace_figures(page, curve_figures(command_line(), tables, notes, said), CURVES)
     return publish_ppc(outcome, args)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import looking
 from veilsum.roles.cli import main as cli
 from veilsum.roles.learning.training.determinism import one_thread
 from veilsum.simulations.audit.experiments import rows_of
@@ -94,16 +93,6 @@ def test_a_model_can_be_inverted_to_its_classes() -> None:
     found = rows("plain", "server", "gmi")
     null = next(row for row in found if row.row == "null")
     assert (attacked(found).success_rate or 0) > (null.success_rate or 0)
-
-
-def test_the_page_opens_in_a_browser(tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    assert cli.main(["audit", "run", "--attack", "analytic", "--html", str(page)]) == 0
-    with looking(page.as_uri()) as sight:
-        assert sight.page.locator("table#verdicts").count() == 1
-        assert sight.page.locator('img[src^="data:image/png;base64,"]').count() >= 8
-        assert sight.complaints == []
-        assert sight.strange_requests == []
 
 
 def test_ppc_walks_every_defence(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +16,12 @@ from veilsum.simulations.attacks.gradient.matching import AttackDoesNotFit
 from veilsum.simulations.attacks.registry import ATTACKS, find_attack
 from veilsum.simulations.audit import experiments, runner
 from veilsum.simulations.audit.report.markdown import CURVES, figures, marks, replace_figures, require_marks
-from veilsum.simulations.audit.report.page import Report, render
-from veilsum.simulations.audit.report.pictures import Curve, plot, png
+from veilsum.simulations.audit.report.pictures import png
 from veilsum.simulations.audit.report.verdicts import judge, verdicts, warnings
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.asides import BrokerJob, asides
 from veilsum.simulations.audit.rows.evaluators import classes_shown
-from veilsum.simulations.audit.rows.row import Picture, Row, table
+from veilsum.simulations.audit.rows.row import Row, table
 from veilsum.simulations.audit.scales import find_scale
 from veilsum.simulations.audit.stage import attackable_task, pixels
 from veilsum.simulations.audit.sweeps.everything import SCHEMES, all_requests, left_out
@@ -83,43 +81,12 @@ def test_a_row_has_the_promised_figures() -> None:
     assert "masked" in table([row()], "t").render()
 
 
-class Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.sources: list[str] = []
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.sources += [value or "" for name, value in attributes if name in ("src", "href")]
-
-
-def test_the_page_needs_nothing_from_outside() -> None:
-    image = np.random.default_rng(7).random((3, 8, 8)).astype(np.float32)
-    shown = row(pictures=[Picture(image, image, "SSIM <1>")], threat="View of <server>")
-    page = render(Report("T", "veilsum audit run", "smoke", [shown, row("null", 0.1)], complete=False))
-    links = Links()
-    links.feed(page)
-    assert links.tags.count("img") == 2
-    assert all(source.startswith("data:image/png;base64,") for source in links.sources)
-    assert "script" not in links.tags
-    assert "link" not in links.tags
-    assert "View of &lt;server&gt;" in page
-    assert "Interrupted" in page
-
-
 def test_a_png_has_its_size_and_signature() -> None:
     data = png(np.zeros((1, 5, 7), np.float32))
     assert data.startswith(b"\x89PNG")
     assert data[16:24] == (7).to_bytes(4, "big") + (5).to_bytes(4, "big")
     with pytest.raises(ValueError, match="channels"):
         png(np.zeros((2, 5, 7), np.float32))
-
-
-def test_a_plot_shows_every_curve() -> None:
-    text = plot([Curve("a < b", [(0, 0.2), (1, 0.4)]), Curve("b", [(0.5, 1)], dashed=True)], "x", "y")
-    assert text.count("<polyline") == 2
-    assert "a &lt; b" in text
 
 
 def test_unknown_attacks_scales_and_sizes_are_refused_with_the_allowed_ones() -> None:
@@ -178,7 +145,10 @@ def test_the_command_writes_table_json_and_page(
     assert cli.main(arguments) == 0
     written = json.loads(target.read_text())
     kinds = [one["row"] for one in written["rows"]]
-    assert kinds == ["attack", "null", "oracle"]
+    assert kinds == ["attack", "null", "oracle"] * 2
+    assert [one["images_per_party"] for one in written["rows"]] == [1] * 3 + [16] * 3
+    assert [one["case"] for one in written["verdicts"]] == ["worst case", "realistic batch"]
+    assert len(written["summary"]) == 3
     assert written["rows"][0]["ssim"] > 0.99
     assert written["rows"][1]["ssim"] < 0.3
     assert "veilsum audit run --attack analytic" in page.read_text()

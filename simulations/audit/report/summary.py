@@ -1,0 +1,177 @@
+"""What an audit comes to in three plain sentences: what was tried, what came out, what that means and what not.
+
+They stand first wherever a report is read, since most readers stop there; so each is true by itself, and none says
+"secure". A finding of the worst case is never told without its batch, nor one of a sum without its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+
+from veilsum.simulations.audit.report.verdicts import (
+    ANY,
+    HOLDS,
+    LEAKS,
+    NO_ATTACK,
+    OPEN,
+    PARTLY,
+    REALISTIC,
+    REALISTIC_IMAGES,
+    WORST,
+    Verdict,
+    verdicts,
+)
+from veilsum.simulations.audit.rows.row import Row
+from veilsum.simulations.audit.sweeps.ppc import PpcOutcome
+
+WHO = {
+    "server": "the server",
+    "client": "one participant",
+    "peer": "one participant",
+    "coalition": "the server together with one participant",
+    "others": "all participants but one together",
+    "broker": "the message broker",
+    "lying server": "a server that lies",
+}
+CASES = {
+    WORST: "in the worst case, where an update stands for one image or a few",
+    REALISTIC: f"with a realistic batch of {REALISTIC_IMAGES} images or more behind each update",
+    ANY: "whatever the batch",
+}
+_CAME_OUT = {
+    LEAKS: "the adversary got what the data owner would not show",
+    PARTLY: "the adversary got more than a guess, but less than the data",
+    HOLDS: "the adversary got no more than a guess",
+    OPEN: "the attack failed, but it fails without protection, too",
+}
+_VERBS = {
+    LEAKS: ("leaks", "leak"),
+    PARTLY: ("leaks in part", "leak in part"),
+    HOLDS: ("holds", "hold"),
+    OPEN: ("is undecided", "are undecided"),
+}
+_FEW_IMAGES, _NEAR, _FAR = 50, 0.05, 0.5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Three sentences."""
+
+    tried: str
+    found: str
+    means: str
+
+    def lines(self) -> tuple[str, ...]:
+        return astuple(self)
+
+
+def summary_of(rows: Sequence[Row], task: str) -> Summary:
+    """The sentences of an audit of these rows."""
+    found, attacks = verdicts(rows), [row for row in rows if row.row == "attack"]
+    return Summary(_tried(attacks, task), _came_out(found), _means(found, attacks))
+
+
+def summary_of_curves(outcome: PpcOutcome, task: str) -> Summary:
+    """The sentences of `audit ppc`: which settings keep accuracy, and how many of them keep attacks away."""
+    points, whole = outcome.points, outcome.undefended.accuracy if outcome.undefended else None
+    tried = (
+        f"A federation was trained on {task} under {_number(len(points), 'setting')} of "
+        f"{_number(len(outcome.by_defence()), 'defence')}, and single images behind its updates were attacked, by who "
+        "knows nothing of the defence and by who knows all but its secrets."
+    )
+    if whole is None or not points:
+        return Summary(tried, "It was interrupted before anything could be compared.", _CURVES_MEAN)
+    useful = [one for one in points if one.accuracy >= whole - _NEAR]
+    far = [one for one in useful if min(level["rmse"] for level in one.distances.values()) >= _FAR]
+    came = (
+        f"{len(useful)} of {len(points)} settings kept the accuracy within {_NEAR:.2f} of the {whole:.2f} without a "
+        f"defence, and under {len(far)} of those no attack came nearer to the images than an error of {_FAR:g}, where "
+        "1 is what a black image gets."
+    )
+    return Summary(tried, came, _CURVES_MEAN)
+
+
+_CURVES_MEAN = (
+    "A setting that does well here withstood these two attacks on single images with this budget; that is neither "
+    "a proof nor a privacy account, and a better attack may come nearer."
+)
+
+
+def _tried(attacks: Sequence[Row], task: str) -> str:
+    if not attacks:
+        return f"Small federations on {task} were to be attacked."
+    schemes = list(dict.fromkeys(row.scheme for row in attacks))
+    defences = list(dict.fromkeys(row.defence for row in attacks if row.defence != "none"))
+    names = list(dict.fromkeys(row.attack for row in attacks if row.attack != NO_ATTACK))
+    adversaries = list(dict.fromkeys(WHO.get(row.adversary, row.adversary) for row in attacks))
+    protection = _listed(schemes, "scheme")
+    protection += f" and {_listed(defences, 'defence')} in training" if defences else ""
+    aims = [words for words, has in _AIMS.items() if any(map(has, attacks))]
+    tried = (
+        f"{_listed(names, 'attack')} tried to {_and(aims)}" if names and aims else "nothing could be attacked"
+    )
+    return (
+        f"Small federations learned {task} under {protection}; from what {_any_of(adversaries)} saw, {tried}."
+    )
+
+
+_TOLD: set[str] = {"auc", "model_distance", "agreement", "refused", "update_error"}
+_AIMS: dict[str, Callable[[Row], bool]] = {
+    "rebuild training images": lambda row: row.ssim is not None or "match_loss" in row.extra,
+    "single out one party's update": lambda row: "update_error" in row.extra or "refused" in row.extra,
+    "tell whose data was used": lambda row: "auc" in row.extra,
+    "form the model or its predictions": lambda row: bool(
+        {"model_distance", "model_sha256", "agreement"} & row.extra.keys()
+    ),
+    "read other secrets": lambda row: (
+        row.ssim is None and row.success_rate is not None and not _TOLD & row.extra.keys()
+    ),
+}
+
+
+def _came_out(found: Sequence[Verdict]) -> str:
+    parts = []
+    for case, words in CASES.items():
+        verdict = [one.word for one in found if one.case == case]
+        if len(verdict) == 1:
+            parts.append(f"{words}, {_CAME_OUT[verdict[0]]} ({verdict[0]})")
+        elif verdict:
+            counts = [(verdict.count(word), forms) for word, forms in _VERBS.items() if word in verdict]
+            told = [f"{count} {forms[count != 1]}" for count, forms in counts]
+            of = "" if parts else "of scheme, defence and adversary "
+            parts.append(f"{words}, of {len(verdict)} combinations {of}{_and(told)}")
+    text = "; ".join(parts) or "nothing was measured"
+    return text[0].upper() + text[1:] + "."
+
+
+def _means(found: Sequence[Verdict], attacks: Sequence[Row]) -> str:
+    leaking = {one.name for one in found if one.case == WORST and one.word == LEAKS}
+    eased = leaking & {one.name for one in found if one.case == REALISTIC and one.word != LEAKS}
+    said = []
+    if eased:
+        said.append("a sum of few images hides nothing, and large batches make it harder to read, not safe")
+    elif any(one.word == LEAKS for one in found):
+        said.append("what leaks here is open to everyone who can run the same attack")
+    said.append("what holds withstood these attacks with this budget, which is no proof that others fail")
+    images = [row.n for row in attacks if row.ssim is not None]
+    if images and max(images) < _FEW_IMAGES:
+        said.append(f"at most {_number(max(images), 'image')} stand behind a figure, too few for a claim")
+    text = "; ".join(said)
+    return text[0].upper() + text[1:] + "."
+
+
+def _listed(names: Sequence[str], kind: str) -> str:
+    return f"the {kind} {names[0]}" if len(names) == 1 else _number(len(names), kind)
+
+
+def _number(count: int, kind: str) -> str:
+    return f"{count} {kind}{'' if count == 1 else 's'}"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"each of {len(names)} adversaries"
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
