@@ -53,6 +53,7 @@ class AbortReason(enum.Enum):
     POSITION_LOST = "a position has two sums and needs a checkpoint"
     TIMED_OUT = "deadline passed"
     WITHDRAWN = "party withdrew"
+    LINK_LOST = "a party lost its connection"
 
 
 class ProtocolError(Exception):

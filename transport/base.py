@@ -80,6 +80,13 @@ class Datagram:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The link lost its connection, and says why; datagrams are lost until it is `Reconnected`."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reconnected:
     """The link was interrupted and is back; datagrams sent meanwhile may be lost."""
 
@@ -91,7 +98,12 @@ class GoneHint:
     address: Address
 
 
-LinkEvent: TypeAlias = Datagram | Reconnected | GoneHint
+LinkNews: TypeAlias = Interrupted | Reconnected
+LinkEvent: TypeAlias = Datagram | LinkNews | GoneHint
+
+
+def ignore_news(news: LinkNews) -> None:
+    """For whoever does not want to know how its link fares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +172,8 @@ class ConnectionRequest:
     """Who wants to be connected, and what makes its datagrams unreadable for everybody else.
 
     `life` is a fresh nonce of this start of the party; `on_gone` is told when the link believes that a party has gone;
-    `largest_message` is what no message for or of this party exceeds, where that is known (`Limits.for_messages`).
+    `largest_message` is what no message for or of this party exceeds, where that is known (`Limits.for_messages`);
+    `on_link` is told when the connection is lost, and when it is back.
     """
 
     federation: str
@@ -170,6 +183,7 @@ class ConnectionRequest:
     on_gone: Callable[[Address], None] = field(repr=False)
     connect_within_s: float
     largest_message: int | None = None
+    on_link: Callable[[LinkNews], None] = field(default=ignore_news, repr=False)
 
 
 TransportFactory: TypeAlias = Callable[[ConnectionRequest], RoleTransport]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from veilsum.transport.base import Datagram, GoneHint, Received
+from veilsum.transport.base import Datagram, GoneHint, Received, Reconnected, ignore_news
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import Closed, TransportError
 from veilsum.transport.foreign import ForeignReader
@@ -20,7 +20,7 @@ from veilsum.transport.framing.outcomes import Failed
 from veilsum.transport.limits import MIB
 
 if TYPE_CHECKING:
-    from veilsum.transport.base import Address, Buffer, Link
+    from veilsum.transport.base import Address, Buffer, Link, LinkNews
     from veilsum.transport.framing.endpoint import Endpoint
 
 FAREWELL_S = 2.0
@@ -32,15 +32,20 @@ END_S = 1.0
 class FramedTransport:
     """Reliable messages of one address over any link.
 
-    `on_gone` is told when the link believes that a party has gone.
+    `on_gone` is told when the link believes that a party has gone, `on_link` when its connection is lost or back.
     """
 
     def __init__(
-        self, link: Link, endpoint: Endpoint, on_gone: Callable[[Address], None] | None = None
+        self,
+        link: Link,
+        endpoint: Endpoint,
+        on_gone: Callable[[Address], None] | None = None,
+        on_link: Callable[[LinkNews], None] = ignore_news,
     ) -> None:
         self._link = link
         self._endpoint = endpoint
         self._on_gone = on_gone
+        self._on_link = on_link
         self._waiting: dict[tuple[Address, int], asyncio.Future[None]] = {}
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -126,8 +131,10 @@ class FramedTransport:
                 if self._on_gone is not None:
                     self.foreign.read("will", event.address, partial(self._on_gone, event.address))
             else:
-                self._endpoint.limit_datagrams(self._link.largest_datagram)
-                self._endpoint.link_restored()
+                self._on_link(event)
+                if isinstance(event, Reconnected):
+                    self._endpoint.limit_datagrams(self._link.largest_datagram)
+                    self._endpoint.link_restored()
             self._announce()
             self._wanted.set()
 

@@ -393,7 +393,7 @@ class ParticipantMachine:
     def _give_up(self) -> list[Event]:
         self._move("deadline", ParticipantPhase.FINISHING)
         self._deadline = None
-        return [RunFailed(AbortReason.TIMED_OUT, SERVER, "the server has not been heard from for too long")]
+        return [self._parts.explained(RunFailed(AbortReason.TIMED_OUT, SERVER, "silent for too long"))]
 
     def _move(self, trigger: Trigger, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)

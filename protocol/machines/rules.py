@@ -6,8 +6,8 @@ The scheme is handed over beside the rules and not in them: it makes machines fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import Field, dataclass, field, replace
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,26 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import ChainState, TakeStep
 from veilsum.protocol.crypto.identity import Identity
+from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import RandomBytes
+
+
+class AnEnding(Protocol):
+    """How an attempt or a run came to nothing."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def reason(self) -> AbortReason: ...
+    @property
+    def detail(self) -> str: ...
+
+
+Ending = TypeVar("Ending", bound=AnEnding)
+SILENCES = frozenset({AbortReason.COHORT_TOO_SMALL, AbortReason.NO_QUORUM, AbortReason.TIMED_OUT})
+"""Why a run ends when others are not heard."""
 
 ApplyMean: TypeAlias = Callable[[Model, NDArray[np.float64] | None, int], Model]
 """The next model from the model of a round, the mean of its payloads and the round's number.
@@ -40,13 +57,26 @@ class MachineRules:
 
 @dataclass(frozen=True)
 class RoleParts:
-    """What the role of one party hands to its machine; `equipment` is known to the scheme alone."""
+    """What the role of one party hands to its machine; `equipment` is known to the scheme alone.
+
+    `hindrance` says in words what kept the role itself from hearing others of late; nothing, if nothing did.
+    """
 
     identity: Identity
     random: RandomBytes = field(repr=False)
     apply: ApplyMean = field(repr=False)
     equipment: object | None = field(default=None, repr=False)
     take_step: TakeStep | None = field(default=None, repr=False)
+    hindrance: Callable[[], str] = field(default=str, repr=False)
+
+    def explained(self, ending: Ending) -> Ending:
+        """Who could hear nobody says so, before it says whom it missed."""
+        hindrance = self.hindrance() if ending.reason in SILENCES else ""
+        if not hindrance:
+            return ending
+        detail = f"{hindrance}; then: {ending.reason.value}"
+        detail += f": {ending.detail}" if ending.detail else ""
+        return replace(ending, reason=AbortReason.LINK_LOST, culprit=self.identity.name, detail=detail)
 
     @property
     def chain_step(self) -> TakeStep:

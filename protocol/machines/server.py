@@ -378,7 +378,7 @@ class ServerMachine:
         return events + self._open("outcome", now)
 
     def _abandon(self, trigger: Trigger, failed: Failed) -> list[Event]:
-        self._failed = failed
+        self._failed = failed = self._parts.explained(failed)
         return [*self._finish(trigger), RunFailed(failed.reason, failed.culprit, failed.detail)]
 
     def _finish(self, trigger: Trigger) -> list[Event]:

@@ -11,7 +11,6 @@ Implements specs/guide.md, section 4.
 from __future__ import annotations
 
 import datetime
-import logging
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
@@ -42,6 +41,10 @@ class RoleLog:
         self._party = party
         self._format = log_format
         self._stream = stream if stream is not None else sys.stderr
+
+    @property
+    def is_json(self) -> bool:
+        return self._format == "json"
 
     def say(self, fact: str, **fields: Any) -> None:
         """One line: when, this party, the fact and its fields, which are called none of these three."""
@@ -111,22 +114,6 @@ class RoleLog:
         """What this process has sent and received since it started, after so many rounds."""
         done = shown_number(event.round) if isinstance(event, RoundCommitted) else event.rounds
         self.say("traffic", rounds_done=done, sent_bytes=sent_bytes, received_bytes=received_bytes)
-
-    def take_over_logging(self) -> None:
-        """Let warnings of our own modules come out here, too."""
-        logger = logging.getLogger("veilsum")
-        logger.handlers = [_Bridge(self)]
-        logger.propagate = False
-        logger.setLevel(logging.WARNING)
-
-
-class _Bridge(logging.Handler):
-    def __init__(self, log: RoleLog) -> None:
-        super().__init__()
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._log.say("warning", text=record.getMessage())
 
 
 def _where(event: AttemptBegan | RoundCommitted | RoundFailed) -> dict[str, int]:

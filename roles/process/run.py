@@ -34,7 +34,9 @@ from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
 from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.outages import Outages
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
+from veilsum.roles.monitor.takeover import taken_over
 from veilsum.roles.process.channels import IdentityLines
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
 from veilsum.roles.process.clock import date, monotonic
@@ -55,7 +57,7 @@ from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import holds_model, make_machine, rules_of, step_of
-from veilsum.roles.process.observer import RunObserver
+from veilsum.roles.process.observer import Observers
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
 from veilsum.roles.process.quorum import Need, Quorum
@@ -94,7 +96,6 @@ def run_role(role: Role, options: RoleOptions, open_transport: TransportFactory 
     if open_transport is None:
         open_transport = transport_over_broker(context.loaded, context.key_folder)
     log = RoleLog(context.name, options.log_format)
-    log.take_over_logging()
     checkpoints = StateFolder(
         options.state or state_folder(context.loaded.folder, context.name),
         context.name,
@@ -102,7 +103,8 @@ def run_role(role: Role, options: RoleOptions, open_transport: TransportFactory 
     )
     checkpoints.acquire()
     try:
-        return _run(context, checkpoints, log, open_transport)
+        with taken_over(log):
+            return _run(context, checkpoints, log, open_transport)
     finally:
         checkpoints.release()
 
@@ -200,6 +202,9 @@ class RoleProcess:
     recording: ViewRecording | None = None
     wills: RateLimit = field(default_factory=RateLimit)
 
+    def __post_init__(self) -> None:
+        self.outages = Outages(self.context.name, self.log)
+
     def run(self) -> int:
         work = ThreadPoolExecutor(THREADS, thread_name_prefix=THREAD_NAMES)
         disk = ThreadPoolExecutor(1, thread_name_prefix=THREAD_NAMES)
@@ -249,6 +254,7 @@ class RoleProcess:
             on_gone=self._hear_will,
             connect_within_s=self.rules.timing.patience_s,
             largest_message=self.codec.largest_envelope,
+            on_link=self.outages.hear,
         )
         return self.open_transport(request)
 
@@ -263,7 +269,8 @@ class RoleProcess:
         random = require_real_entropy(system_entropy)
         context = self.context
         step = step_of(context.loaded.config, context.name, self.state, self.optimizer)
-        parts = RoleParts(context.identity, random, step.apply, self.equipment, step.take)
+        hindrance = self.outages.in_words
+        parts = RoleParts(context.identity, random, step.apply, self.equipment, step.take, hindrance)
         machine = make_machine(self.scheme, self.rules, parts, self.state)
         if self.recording is not None:
             self.recording.hear_secrets(self.context.name, self.equipment)
@@ -278,7 +285,7 @@ class RoleProcess:
             disk=disk,
             log=self.log,
             learner=self.learner,
-            observer=self.recording or RunObserver(),
+            observer=Observers([self.outages, *([self.recording] if self.recording else [])]),
             measuring=make_measuring(context, self.learner, self.log),
             send_within_s=2 * timing.phase_s,
             linger_s=min(timing.phase_s, LONGEST_LINGER_S),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.brokers.broker import BrokerProcess, free_port, mosquitto
+from tests.support.brokers.broker import MOSQUITTO, BrokerProcess, free_port, mosquitto
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
@@ -53,6 +53,18 @@ def broker_of(loaded: LoadedFederation, folder: Path) -> BrokerProcess:
     configuration.write_text(text)
     broker.port = loaded.config.broker_port
     return broker
+
+
+def own_broker_of(loaded: LoadedFederation, port: int | None = None) -> BrokerProcess:
+    """The federation's own mosquitto, with its certificate, logins and access list; at another port if one is named."""
+    folder = loaded.folder / "broker"
+    configuration = (folder / "mosquitto.conf").read_text()
+    port, named = port or loaded.config.broker_port, loaded.config.broker_port
+    text = configuration.replace(f"listener {named}", f"listener {port}")
+    as_root = "user root\n" if os.geteuid() == 0 else ""
+    (folder / "of-a-test.conf").write_text(as_root + text)
+    assert MOSQUITTO is not None
+    return BrokerProcess([MOSQUITTO, "-c", "of-a-test.conf"], port, folder / "of-a-test.log", folder=folder)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from veilsum.transport.errors import BrokerRefused
 from veilsum.transport.fair_queue import FairQueue
 from veilsum.transport.foreign import RateLimit
 from veilsum.transport.limits import MIB
+from veilsum.transport.mqtt.tidy_client import TidyClient
 from veilsum.transport.mqtt.topics import party_in
 from veilsum.transport.printable import printable
 
@@ -38,6 +39,8 @@ MOST_BYTES_OF_ONE = 64 * MIB
 """So much of one sender waits in the queue of all: four windows, and many small datagrams."""
 
 SESSION_TAKEN_OVER = 142
+UNSPECIFIED = 128
+"""What the library gives as the reason of a connection that broke without one."""
 WRONG_VERSION = 132
 NOT_GRANTED = 128
 """SUBACK reasons from here on refuse a subscription."""
@@ -59,6 +62,10 @@ Protocol: TypeAlias = aiomqtt.ProtocolVersion
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
 
 
+TOLD_BY_THE_LINK = "failed to receive on socket: %s"
+"""What the library says of a connection that broke; the link tells of it, and for how long it was gone."""
+
+
 class _Sparingly(logging.Filter):
     """Lets through what the library tells at a bounded rate, without tracebacks: a broker decides how often it does."""
 
@@ -69,6 +76,8 @@ class _Sparingly(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno <= logging.DEBUG:
             return True
+        if record.msg == TOLD_BY_THE_LINK:
+            return False
         left_out = self._limit.admit(record.levelname, (record.pathname, record.lineno))
         if left_out is None:
             return False
@@ -98,8 +107,8 @@ class PacketQueue(FairQueue[aiomqtt.Message]):
         return len(item.payload) if isinstance(item.payload, bytes) else 0
 
 
-class BrokerClient(aiomqtt.Client):
-    """A client that keeps what the broker says when it lets us in, and notices when it hangs up instead."""
+class BrokerClient(TidyClient):
+    """A client that keeps what the broker says when it lets us in."""
 
     largest_packet: int | None = None
     foreign: ForeignReader
@@ -123,18 +132,6 @@ class BrokerClient(aiomqtt.Client):
     ) -> None:
         self.largest_packet = getattr(properties, "MaximumPacketSize", None)
         super()._on_connect(client, userdata, flags, reason_code, properties)
-
-    def _on_disconnect(
-        self,
-        client: Any,
-        userdata: Any,
-        flags: Any,
-        reason_code: ReasonCode,
-        properties: Properties | None = None,
-    ) -> None:
-        if not self._connected.done():
-            self._connected.set_exception(aiomqtt.MqttError("the broker hung up before it let us in"))
-        super()._on_disconnect(client, userdata, flags, reason_code, properties)
 
     async def require_subscribed(self, topic: str, broker: BrokerAddress, address: Address) -> None:
         """Subscribe; raises if the broker does not let `address` read the topic."""

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Self
 
 import aiomqtt
 
-from veilsum.transport.base import Datagram, GoneHint, LinkEvent, Reconnected
+from veilsum.transport.base import Datagram, GoneHint, Interrupted, LinkEvent, Reconnected
 from veilsum.transport.closing import end_task
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable, Closed, TooLarge
 from veilsum.transport.fair_queue import FairQueue
@@ -39,6 +39,7 @@ from veilsum.transport.mqtt.client import (
     FINAL_REFUSALS,
     LARGEST_ACCEPTED,
     SESSION_TAKEN_OVER,
+    UNSPECIFIED,
     V5,
     V311,
     WRONG_VERSION,
@@ -122,6 +123,7 @@ class MqttLink:
         self._statuses: StatusQueue | None = None
         self._ever_connected = asyncio.Event()
         self._last_trouble = "no attempt was made"
+        self._told_trouble = ""
         self.foreign = ForeignReader()
         self._failures = RateLimit()
         self._task: asyncio.Task[None] | None = None
@@ -244,7 +246,7 @@ class MqttLink:
                     await self._announce(client)
                     await self._read(client)
             except aiomqtt.MqttError as error:
-                self._last_trouble = str(error) or "the broker closed the connection"
+                self._last_trouble = _trouble(error)
                 _logger.info("connection of %s to %s: %s", self._address, self._broker, self._last_trouble)
                 self._raise_if_told_to_end()
                 if connected_at is None:
@@ -254,6 +256,7 @@ class MqttLink:
                 self._client = None
                 for task in self._publishing:
                     task.cancel()
+            await self._tell_interruption()
             if connected_at is not None:
                 lasted = loop.time() - connected_at >= LASTING_S and not taken_over
                 pause_s, short_lived = (FIRST_PAUSE_S, 0) if lasted else (pause_s, short_lived + 1)
@@ -302,8 +305,16 @@ class MqttLink:
     async def _announce(self, client: BrokerClient) -> None:
         self._client = client
         if self._ever_connected.is_set() and not self._watches_only:
+            self._told_trouble = ""
             await self._events.put(Reconnected())
         self._ever_connected.set()
+
+    async def _tell_interruption(self) -> None:
+        """Whoever was connected hears why it is no more, and what newly keeps it from coming back."""
+        trouble = f"{self._broker}: {self._last_trouble}"
+        if self._ever_connected.is_set() and not self._watches_only and trouble != self._told_trouble:
+            self._told_trouble = trouble
+            await self._events.put(Interrupted(trouble))
 
     async def _read(self, client: BrokerClient) -> None:
         async for message in client.messages:
@@ -340,3 +351,11 @@ class MqttLink:
         if not never_met:
             self._protocol = V5 if self._protocol is V311 else V311
             self._answer_within_s = TIMEOUT_S
+
+
+def _trouble(error: aiomqtt.MqttError) -> str:
+    """What became of a connection, in the broker's words if it gave any."""
+    given = reason_of(error)
+    if given is not None and given.value != UNSPECIFIED:
+        return str(given)
+    return str(error) if error.__cause__ is None and str(error) else "the connection broke"

@@ -26,7 +26,7 @@ class MqttTransport(FramedTransport):
         bounded = (limits or Limits()).for_messages(request.largest_message)
         endpoint = Endpoint(address, request.life, bounded, request.crypto)
         self._mqtt = MqttLink(broker, Topics(request.federation), address, request.connect_within_s)
-        super().__init__(self._mqtt, endpoint, request.on_gone)
+        super().__init__(self._mqtt, endpoint, request.on_gone, request.on_link)
 
     async def publish_status(self, status: bytes) -> None:
         """Tell everybody who listens how we are; at most once, kept by nobody."""

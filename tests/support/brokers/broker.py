@@ -42,6 +42,8 @@ class BrokerProcess:
     port: int
     log: Path
     process: subprocess.Popen[bytes] | None = None
+    folder: Path | None = None
+    """What the paths in its configuration are relative to."""
 
     def address(
         self,
@@ -55,7 +57,7 @@ class BrokerProcess:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.folder)
         give_up_at = time.monotonic() + START_S
         while True:
             try:
