@@ -11,7 +11,7 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109 - pathlib is not imported yet
     del sys.path[0]
 
-from veilsum.roles.cli.main import main
+from veilsum.roles.cli.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

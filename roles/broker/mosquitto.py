@@ -19,6 +19,7 @@ from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.broker.checked import require_own_configuration
 from veilsum.roles.broker.files import CONFIGURATION
 from veilsum.roles.federation.private_files import replace_private_file
+from veilsum.roles.launch.lifeline import die_with_parent
 
 _ALSO_IN = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 _START_S = 10.0
@@ -45,7 +46,7 @@ def version_of(program: str) -> str:
 def run_mosquitto(program: str, folder: Path, port: int, on_ready: Callable[[], None]) -> int:
     """Run until mosquitto ends or we are told to stop; returns its exit code, 0 after a stop."""
     command = [program, "-c", _configuration_for_this_user(folder)]
-    process = subprocess.Popen(command, cwd=folder)  # noqa: S603 - the program was found on the path
+    process = subprocess.Popen(command, cwd=folder, preexec_fn=die_with_parent)  # noqa: S603 - found on the path
     stopped = False
 
     def stop(*_: object) -> None:

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 
 from veilsum import __version__
 from veilsum.protocol.errors import ParameterError, ProtocolError
+from veilsum.roles.cli import signals
+from veilsum.roles.cli.failure import failure_line, stopped_line
+from veilsum.roles.cli.signals import EXIT_INTERRUPTED
 from veilsum.roles.cli.table import Command, UsageError, run_table
 from veilsum.transport.errors import BadSetting, TransportError
-from veilsum.transport.printable import printable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_BAD_REQUEST = 2
-EXIT_INTERRUPTED = 130
 
 COMMANDS = (
     Command(
@@ -116,13 +117,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The current folder may be a stranger's: no Python that we start has it on its path either.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
         arguments = sys.argv[1:]
+        signals.begin(arguments)
     if list(arguments) == ["--version"]:
         sys.stdout.write(f"veilsum {__version__}\n")
         return EXIT_OK
     try:
         return run_table("veilsum", COMMANDS, DESCRIPTION, CLOSING, arguments)
     except KeyboardInterrupt:
-        return _report("interrupted", EXIT_INTERRUPTED)
+        sys.stderr.write(f"{stopped_line(arguments, EXIT_INTERRUPTED)}\n")
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`veilsum ... | head`): nothing is left to say, nor to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -130,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("VEILSUM_TRACEBACK") == "1":
             raise
-        return _report(_explain(error), _exit_code(error))
+        exit_code = _exit_code(error)
+        sys.stderr.write(f"{failure_line(arguments, error, _explain(error), exit_code)}\n")
+        return exit_code
 
 
 def _exit_code(error: Exception) -> int:
@@ -143,8 +148,3 @@ def _explain(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     return f"unexpected {type(error).__name__}: {error} (VEILSUM_TRACEBACK=1 shows where)"
-
-
-def _report(message: str, exit_code: int) -> int:
-    sys.stderr.write(f"veilsum: error: {printable(' '.join(message.split()))}\n")
-    return exit_code

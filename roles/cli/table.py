@@ -12,6 +12,9 @@ for each, named `module:object`, which brings the same, its help text as `descri
 imported, also because roles must not import simulations, and some commands live there.
 
 Every table also answers to `help`: `veilsum help roster add` is `veilsum roster add --help`.
+
+A command is interrupted by signals as by Ctrl-C; one that says `stops_in_order = True` takes them over when it has
+something to stop, and is ended at once by any before that (roles/cli/signals.py).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from veilsum.roles.cli.signals import interruptible
 from veilsum.roles.config.spelling import did_you_mean, which_then
 
 HELP_FLAGS = ("-h", "--help")
@@ -100,7 +104,11 @@ def run_table(
         return run_table(inner, home.COMMANDS, text, "", arguments[1:])
     parser = Parser(inner, text, commands)
     home.add_arguments(parser)
-    return int(home.run(parser.parse_args(arguments[1:])))
+    args = parser.parse_args(arguments[1:])
+    if getattr(home, "stops_in_order", False):
+        return int(home.run(args))
+    with interruptible():
+        return int(home.run(args))
 
 
 def table_help(prog: str, commands: Sequence[Command], description: str, closing: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -11,7 +11,8 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.broker.files import CARRIER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.launch.processes import BROKER, LOGS_FOLDER, Outcome
+from veilsum.roles.launch.children import LOGS_FOLDER
+from veilsum.roles.launch.outcome import BROKER, Outcome
 from veilsum.roles.monitor.history import RunHistory, metric_words
 from veilsum.transport.printable import printable
 
@@ -116,7 +117,7 @@ def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str,
     failed = next(iter(outcome.facts("run_failed", SERVER)), None)
     best = next(iter(metrics.items()), (None, None))
     commits, history = list(outcome.facts("round_committed", SERVER)), history_of(outcome)
-    participants = [name for name in outcome.children if name not in (SERVER, BROKER)]
+    cause = outcome.cause
     return {
         "scheme": config.scheme,
         "parties": len(config.parties),
@@ -133,11 +134,12 @@ def figures_of(outcome: Outcome, model_sha256: str | None, metrics: Mapping[str,
         "model_sha256": model_sha256,
         "attempts": len(commits) + len(list(outcome.facts("round_failed", SERVER))),
         "sessions": len(list(outcome.facts("session_began", SERVER))),
-        "aborted": outcome.server.code != 0,
-        "interrupted": outcome.interrupted,
+        "aborted": outcome.failed,
         "abort_reason": failed.get("reason") if failed else None,
         "abort_detail": failed.get("detail") if failed else None,
-        "lost": [name for name in participants if outcome.children[name].code != 0],
+        "interrupted": outcome.interrupted and not outcome.complete,
+        "cause": None if cause is None else {"party": cause.party, "detail": cause.why},
+        "lost": [one.party for one in outcome.lost],
         "refused_messages": sum(int(fact.get("count", 1)) for fact in outcome.facts("refused")),
         "warnings": list(dict.fromkeys(str(fact.get("text")) for fact in outcome.facts("warning"))),
         "wall_s": outcome.wall_s,
@@ -194,13 +196,29 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
     lines.append(
         f"attempts      {figures['attempts']}, sessions {figures['sessions']}, {figures['wall_s']:.1f} s"
     )
-    if figures["lost"]:
-        lines.append(f"lost          {', '.join(figures['lost'])}")
-    if figures["aborted"]:
-        why = figures["abort_reason"] or outcome.last_words or "the server ended"
-        detail = f": {figures['abort_detail']}" if figures["abort_detail"] else ""
-        lines.append(printable(f"the run failed: {why}{detail}"))
-        if figures["rounds"]:
-            lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
+    lines += [printable(f"lost          {one}") for one in outcome.lost if not outcome.refused]
     lines.append(f"logs          {outcome.loaded.folder / LOGS_FOLDER}")
-    return "\n".join(lines) + "\n"
+    if (outcome.failed or outcome.interrupted) and figures["rounds"] and not outcome.complete:
+        lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
+    return "\n".join([*lines, *_last_words(outcome, figures)]) + "\n"
+
+
+def _last_words(outcome: Outcome, figures: Mapping[str, Any]) -> Iterator[str]:
+    """How it ended, if not as it should: the cause comes last, because that is what people read first."""
+    cause = outcome.cause
+    if cause is None:
+        if outcome.interrupted and not outcome.complete:
+            wanted = outcome.loaded.config.rounds
+            done = [one["round"] for one in figures["rounds"][-1:]]
+            yield (
+                f"stopped after {done[0]} of {wanted} rounds"
+                if done
+                else "stopped before a round was committed"
+            )
+        return
+    server = SERVER if figures["abort_reason"] else ""
+    if server and cause.party != server:
+        detail = f": {figures['abort_detail']}" if figures["abort_detail"] else ""
+        yield printable(f"then          {server}: {figures['abort_reason']}{detail}")
+    before = "no round was begun" if cause.party in outcome.refused else "the run failed"
+    yield printable(f"{before}: {cause}")

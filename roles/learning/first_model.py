@@ -21,11 +21,13 @@ import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.launch.ourselves import our_python
 from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.factory import make_observing_learner
 from veilsum.roles.learning.task import HoldsSamples
 
+MODULE = "veilsum.roles.learning.first_model"
 TIMEOUT_S = 600.0
 
 
@@ -56,8 +58,8 @@ def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -
         return make_beginning(config, data)
     with tempfile.TemporaryDirectory(prefix="veilsum-") as folder:
         target = Path(folder) / "model.f32"
-        command = [sys.executable, "-P", "-m", __name__, str(file), str(target), _signed_code(config)]
-        command += [str(data)] if data else []
+        given = [str(data)] if data else []
+        command = our_python(MODULE, str(file), str(target), _signed_code(config), *given)
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603 - ourselves
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["no reason given"]

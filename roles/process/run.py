@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme, starting_warnings
 from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.roles.broker.connect import transport_over_broker
+from veilsum.roles.cli.signals import nothing_left_to_stop, stopping_in_order
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
@@ -351,8 +351,8 @@ def leave_threads_behind(code: int) -> None:
 
 @contextlib.contextmanager
 def _stopping_on_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM end the main task in order: the transport is closed, the state is on disk."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    """SIGINT, SIGTERM and SIGHUP end the main task in order: the transport is closed, the state is on disk."""
+    task = asyncio.current_task()
     assert task is not None
     told = False
 
@@ -361,14 +361,12 @@ def _stopping_on_signals() -> Iterator[None]:
         told = True
         task.cancel()
 
-    for which in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(which, stop)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if told:
-            raise Stopped from None
-        raise
-    finally:
-        for which in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(which)
+    with stopping_in_order(stop):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if told:
+                raise Stopped from None
+            raise
+        finally:
+            nothing_left_to_stop()

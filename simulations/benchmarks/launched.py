@@ -19,7 +19,8 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.federation.folder import load_federation
-from veilsum.roles.launch.processes import Launch, Outcome
+from veilsum.roles.launch.outcome import Outcome
+from veilsum.roles.launch.processes import Launch
 from veilsum.simulations.run.simulate import simulate
 
 

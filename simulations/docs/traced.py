@@ -5,7 +5,7 @@
 A visit is a call of a function outside imports. Each file is noted once, with the machine and the phase in which it was
 first visited; phases are read off the transition tables while machines move along them. The tasks of the transport run
 beside the machine at moments that differ from run to run: what they visit is noted apart, as `carrying`. Processes
-that the command starts as `python -m veilsum ...` are traced the same way, into files of their own.
+that `launch` has forked for it are traced the same way, into files of their own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from typing import TextIO
 
 from veilsum.protocol.machines.transitions import TransitionTable
 from veilsum.roles.cli.main import main as veilsum
+from veilsum.roles.launch import nursery_process
+from veilsum.roles.launch.nursery import PROGRAM
+from veilsum.roles.launch.ourselves import our_python
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("protocol", "transport", "roles", "simulations")
 STARTING = "starting"
 CARRYING = "carrying"
 WRAPPER = "python"
+NURSERY = "nursery"
+"""In place of a command: the process that forks the others."""
 _FRAMING = "transport/framing/"
 """Whose turn comes when something arrives, also where a role's own task waits for it."""
 _TASK_RUNNER = "asyncio/events.py"
@@ -104,11 +109,12 @@ def record_file(folder: Path, arguments: Sequence[str]) -> Path:
 
 
 def write_wrapper(folder: Path) -> Path:
-    """A program in place of Python: `-P -m veilsum ...` runs this module, anything else runs as it is."""
-    python = shlex.quote(sys.executable)
-    traced = shlex.join(["-P", "-m", "veilsum.simulations.docs.traced", str(folder)])
+    """A program in place of Python: it runs the nursery by way of this module, anything else as it is."""
+    python, place = shlex.quote(sys.executable), our_python(__spec__.name, str(folder), NURSERY)[1:]
     wrapper = folder / WRAPPER
-    ours = f'if [ "$1 $2 $3" = "-P -m veilsum" ]; then shift 3; exec {python} {traced} "$@"; fi'
+    # What this module imports must start no threads either, before the nursery forks.
+    alone = " ".join(f"{name}=1" for name in nursery_process.ONE_THREAD)
+    ours = f'if [ "$3" = {PROGRAM} ]; then shift 3; {alone} exec {python} {shlex.join(place)} "$@"; fi'
     wrapper.write_text(f'#!/bin/sh\n{ours}\nexec {python} "$@"\n', encoding="utf-8")
     wrapper.chmod(0o700)
     return wrapper
@@ -117,7 +123,15 @@ def write_wrapper(folder: Path) -> Path:
 def main(arguments: Sequence[str]) -> int:
     folder, command = Path(arguments[0]), arguments[1:]
     wrapper = folder / WRAPPER
+    if command[0] == NURSERY:
+        nursery_process.main(command[1:], lambda: sys.exit(trace(folder, sys.argv[1:])))
+        return 0
     sys.executable = str(wrapper if wrapper.exists() else write_wrapper(folder))
+    return trace(folder, command)
+
+
+def trace(folder: Path, command: Sequence[str]) -> int:
+    """Run a command in this process, and note what it visits."""
     with record_file(folder, command).open("a", encoding="utf-8") as record:
         tracer = Tracer(record)
         threading.setprofile(tracer)

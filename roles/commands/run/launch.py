@@ -14,9 +14,9 @@ examples:
 
 exit codes:
   0    the run has all its rounds; parties that were lost on the way are named
-  1    the run failed; the summary says why
-  2    settings, roster or keys do not fit
-  130  interrupted
+  1    the run failed; the last line says who ended first, and why
+  2    settings, roster or keys do not fit, here or at a party: no round was begun
+  130  interrupted before all rounds were committed
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from veilsum.roles.cli.output import add_json_option, publish
 
 if TYPE_CHECKING:
     from veilsum.roles.federation.folder import LoadedFederation
-    from veilsum.roles.launch.processes import Outcome
+    from veilsum.roles.launch.nursery import Nursery
+    from veilsum.roles.launch.outcome import Outcome
+    from veilsum.roles.launch.processes import Launch
 
 EVALUATE_WITHIN_S = 600.0
 
@@ -57,15 +59,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="for an audit: every process writes all it sees and knows, secrets included, to FOLDER/NAME.view",
     )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="go on without parties that refuse to start; otherwise nothing begins before all have started",
+    )
+    parser.add_argument(
+        "--no-preload",
+        action="store_true",
+        help="let every process import its libraries by itself, as on machines of their own: slower, more memory",
+    )
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from veilsum.roles.launch.nursery import Nursery
+
+    # Started first, so that it imports while settings and keys are read here.
+    with Nursery(preloading=not args.no_preload) as nursery:
+        return _launch(args, nursery)
+
+
+def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
     import asyncio
 
-    from veilsum.roles.federation.folder import load_federation, require_complete
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.federation.private_files import PrivateFileError
+    from veilsum.roles.federation.signed_roster import RosterRefused
     from veilsum.roles.launch.display import LiveView, describe, figures_of
     from veilsum.roles.launch.processes import Launch
+
+    try:
+        loaded, data, again = _prepare(args)
+    except (RosterRefused, PrivateFileError) as refusal:
+        raise ParameterError([str(refusal)]) from refusal
+    with LiveView(loaded.config) as view:
+        views = _views_folder(args.record_views)
+        launch = Launch(loaded, [*data, *again], args.init, views, view.on_fact, args.allow_missing)
+        outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
+    figures = figures_of(outcome, sha256, metrics)
+    publish(describe(outcome, figures), figures, args.json)
+    return outcome.exit_code
+
+
+async def _run(
+    launch: Launch, data: Sequence[str], nursery: Nursery
+) -> tuple[Outcome, str | None, dict[str, float]]:
+    async with nursery:
+        outcome = await launch.run(nursery)
+        return outcome, *await _result(outcome, data, nursery)
+
+
+def _prepare(args: argparse.Namespace) -> tuple[LoadedFederation, list[str], list[str]]:
+    """The federation as its server has it, ready to start, and the words for data and for an earlier run."""
+    from veilsum.roles.federation.folder import load_federation, require_complete
     from veilsum.roles.process.context import enter_as
 
     loaded = load_federation(args.folder)
@@ -73,20 +120,12 @@ def run(args: argparse.Namespace) -> int:
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
     data = _data_arguments(loaded, args.data)
-    arguments = [*data]
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
     if (args.init is not None or args.fresh) and not args.resume and loaded.config.load_scheme().has_chain:
-        loaded = _begin_anew(loaded, args.init)
-    else:
-        arguments += [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
-    with LiveView(loaded.config) as view:
-        launch = Launch(loaded, arguments, args.init, _views_folder(args.record_views), view.on_fact)
-        outcome = asyncio.run(launch.run())
-    sha256, metrics = _result(outcome, data)
-    figures = figures_of(outcome, sha256, metrics)
-    publish(describe(outcome, figures), figures, args.json)
-    return outcome.exit_code
+        return _begin_anew(loaded, args.init), data, []
+    again = [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
+    return loaded, data, again
 
 
 def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
@@ -139,16 +178,15 @@ def _require_no_earlier_run(folder: Path) -> None:
         raise ParameterError([f"{folder} holds an earlier run: --resume goes on from it, --fresh forgets it"])
 
 
-def _result(outcome: Outcome, data: Sequence[str]) -> tuple[str | None, dict[str, float]]:
+async def _result(
+    outcome: Outcome, data: Sequence[str], nursery: Nursery
+) -> tuple[str | None, dict[str, float]]:
     """The hash of the newest model on this machine, and how good it is.
 
     It is what a party measured, or measured in a process that may load torch: where parties have folders of their own,
     on the test samples of all of them.
     """
-    import json
-    import subprocess
-    import sys
-
+    from veilsum.roles.launch.processes import NEEDS_NO_TRAINING
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.process.held_model import newest_model
 
@@ -156,25 +194,34 @@ def _result(outcome: Outcome, data: Sequence[str]) -> tuple[str | None, dict[str
     if newest is None:
         return None, {}
     model, _, holder = newest
-    measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256_of(model)]
+    sha256 = sha256_of(model)
+    measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256]
     if measured and not outcome.loaded.data_folders(*data[1:]).of_party:
-        return sha256_of(model), measured[-1]["metrics"]
-    if outcome.loaded.config.task.startswith("vectors:") or outcome.interrupted:
-        return sha256_of(model), {}
-    key = outcome.loaded.key_folder(holder)
-    words = ["veilsum", "evaluate", str(outcome.loaded.folder), "--name", holder, "--key", str(key)]
-    command = [sys.executable, "-P", "-m", *words]
+        return sha256, measured[-1]["metrics"]
+    if outcome.loaded.config.task.startswith(NEEDS_NO_TRAINING) or outcome.exit_code != 0:
+        return sha256, {}
+    key = str(outcome.loaded.key_folder(holder))
+    words = ["evaluate", str(outcome.loaded.folder), "--name", holder, "--key", key, *data]
+    return sha256, await _measure(words, nursery)
+
+
+async def _measure(words: Sequence[str], nursery: Nursery) -> dict[str, float]:
+    import asyncio
+    import json
+    import signal
+    import sys
+
+    child = await nursery.fork([*words, "--json", "-"])
     try:
-        done = subprocess.run(  # noqa: S603 - ourselves
-            [*command, *data, "--json", "-"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=EVALUATE_WITHIN_S,
+        async with asyncio.timeout(EVALUATE_WITHIN_S):
+            said, _ = await asyncio.gather(child.stdout.read(), child.stderr.read())
+            code = await child.wait()
+    except TimeoutError:
+        child.signal_group(signal.SIGKILL)
+        text = (
+            f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: veilsum {' '.join(words)}\n"
         )
-    except subprocess.TimeoutExpired:
-        sys.stderr.write(
-            f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: {' '.join(words)}\n"
-        )
-        return sha256_of(model), {}
-    return sha256_of(model), json.loads(done.stdout)["metrics"] if done.returncode == 0 else {}
+        sys.stderr.write(text)
+        return {}
+    metrics: dict[str, float] = json.loads(said)["metrics"] if code == 0 else {}
+    return metrics

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> None:
     from veilsum.roles.cli.output_file import write_output
     from veilsum.roles.federation.folder import load_federation
-    from veilsum.roles.launch.processes import LOGS_FOLDER
+    from veilsum.roles.launch.children import LOGS_FOLDER
     from veilsum.roles.pages.follower import RunFollower
 
     loaded = load_federation(args.folder)

@@ -18,7 +18,7 @@ exit codes:
   0    the run has all its rounds
   1    the run failed; the last line says why, and --resume can go on from the last committed round
   2    settings, roster or keys do not fit; nothing was sent
-  130  stopped by SIGINT or SIGTERM
+  130  stopped by SIGINT, SIGTERM or SIGHUP
 """
 
 
@@ -29,6 +29,7 @@ class RoleCommand:
     role: str
     about: str
     trains: bool = True
+    stops_in_order = True
 
     @property
     def description(self) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,33 +13,13 @@ import pytest
 
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK, make_federation, wait_until
+from tests.support.launches import processes_of, run_veilsum
 from tests.support.refusals import require_mentions
-from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli import main as cli
 from veilsum.roles.federation.folder import load_federation
-from veilsum.roles.launch.display import describe, figures_of
-from veilsum.roles.launch.processes import Child, Outcome
 from veilsum.simulations.run.simulate import simulate
 
 pytestmark = needs_mosquitto
-
-
-def run(*arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "veilsum", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Command lines of live processes that name the folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in text and path.parent.name != str(os.getpid()):
-            found.append(text)
-    return found
 
 
 def test_a_launched_federation_gives_the_model_of_the_simulated_one_and_leaves_nothing_running(
@@ -64,7 +42,7 @@ def test_a_launched_federation_gives_the_model_of_the_simulated_one_and_leaves_n
         "2",
     ]
     assert cli.main([*made, "--broker-port", port, *flags]) == 0
-    launched = run("launch", str(folder), "--json", str(tmp_path / "out.json"))
+    launched = run_veilsum("launch", str(folder), "--json", str(tmp_path / "out.json"))
     assert launched.returncode == 0, launched.stderr
     figures = json.loads((tmp_path / "out.json").read_text())
     in_memory = simulate(folder / "federation.toml").figures()
@@ -92,40 +70,6 @@ def test_a_launched_federation_gives_the_model_of_the_simulated_one_and_leaves_n
 
 
 @pytest.mark.long
-def test_a_launch_whose_parties_cannot_start_ends_with_what_they_said(tmp_path: Path) -> None:
-    """Two of three key folders are missing: no waiting for the server's patience, and a reason."""
-    folder = tmp_path / "fed"
-    make_federation(folder, "masked", 3, patience_s=3000.0)
-    for name in ("p1", "p3"):
-        shutil.rmtree(folder / "keys" / name)
-    launched = run("launch", str(folder))
-    assert launched.returncode == 1
-    assert "p1" in launched.stdout
-    assert "does not exist" in launched.stdout
-    assert not processes_of(folder)
-
-
-async def a_killed_process() -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec("sleep", "60")
-    process.kill()
-    await process.wait()
-    return process
-
-
-def test_the_summary_of_a_run_that_failed_after_a_round_says_how_to_go_on(tmp_path: Path) -> None:
-    folder = tmp_path / "fed"
-    make_federation(folder, "plain", 3)
-    committed = {"fact": "round_committed", "round": 1, "attempt": 1, "members": ["p1"]}
-    killed = asyncio.run(a_killed_process())
-    summaries = []
-    for facts in ([], [committed]):
-        ended = Outcome(load_federation(folder), {SERVER: Child(SERVER, killed, facts)}, 1.0)
-        summaries.append(describe(ended, figures_of(ended, None, {})))
-    assert ["the run failed" in text for text in summaries] == [True, True]
-    assert [f"veilsum launch {folder} --resume" in text for text in summaries] == [False, True]
-
-
-@pytest.mark.long
 def test_an_interrupted_launch_stops_everything_and_can_go_on(tmp_path: Path) -> None:
     """Ctrl-C exits with 130 and leaves no process; status showed the parties; --resume finishes the run."""
     folder = tmp_path / "fed"
@@ -134,7 +78,7 @@ def test_an_interrupted_launch_stops_everything_and_can_go_on(tmp_path: Path) ->
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log = folder / "logs" / "server.log"
     wait_until(lambda: log.exists() and "round_committed" in log.read_text())
-    status = run("status", str(folder), "--json", "-")
+    status = run_veilsum("status", str(folder), "--json", "-")
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0]
     assert process.returncode == 130
@@ -144,7 +88,7 @@ def test_an_interrupted_launch_stops_everything_and_can_go_on(tmp_path: Path) ->
     done = log.read_text().count("round_committed")
     text = (folder / "federation.toml").read_text().replace("rounds = 500", f"rounds = {done + 1}")
     (folder / "federation.toml").write_text(text)
-    assert run("launch", str(folder), "--resume").returncode == 0
+    assert run_veilsum("launch", str(folder), "--resume").returncode == 0
     assert load_federation(folder).config.rounds == done + 1
 
 
@@ -177,9 +121,9 @@ def test_real_training_gives_the_same_model_over_mqtt_and_in_memory(tmp_path: Pa
     folder = tmp_path / "fed"
     made = ["init", str(folder), "--scheme", scheme, "--parties", "4", "--task", "digits", "--rounds", "3"]
     assert cli.main([*made, "--broker-port", str(free_port())]) == 0
-    launched = run("launch", str(folder), "--json", str(tmp_path / "out.json"), timeout=280)
+    launched = run_veilsum("launch", str(folder), "--json", str(tmp_path / "out.json"), timeout=280)
     assert launched.returncode == 0, launched.stderr
-    simulated = run("simulate", str(folder / "federation.toml"), "--json", str(tmp_path / "mem.json"))
+    simulated = run_veilsum("simulate", str(folder / "federation.toml"), "--json", str(tmp_path / "mem.json"))
     assert simulated.returncode == 0, simulated.stderr
     launched_figures, simulated_figures = (
         json.loads((tmp_path / name).read_text()) for name in ("out.json", "mem.json")

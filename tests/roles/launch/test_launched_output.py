@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
-from tests.support.federations import make_federation
-from veilsum.roles.launch import processes
+from veilsum.roles.launch import children
 
 
 def test_lines_beyond_the_limit_are_dropped_and_reading_goes_on() -> None:
@@ -18,7 +18,7 @@ def test_lines_beyond_the_limit_are_dropped_and_reading_goes_on() -> None:
         lines: list[bytes] = []
 
         async def collect() -> None:
-            lines.extend([line async for line in processes._lines(stream)])
+            lines.extend([line async for line in children.lines_of(stream)])
 
         reading = asyncio.create_task(collect())
         for piece in pieces:
@@ -34,30 +34,28 @@ def test_lines_beyond_the_limit_are_dropped_and_reading_goes_on() -> None:
 
 def test_what_a_role_prints_is_logged_and_never_fills_its_pipe(tmp_path: Path) -> None:
     """Megabytes on both outputs: the process ends by itself, the log has its lines, and only facts are facts."""
-    loaded = make_federation(tmp_path / "fed", "plain", 2)
     program = (
         "import sys; print('{}'); print('x' * 3000000); print('printed')\n"
         "sys.stderr.write('y' * 3000000 + '\\n' + '{\"fact\": \"told\"}\\n')"
     )
+    logs = tmp_path / "logs"
+    facts: list[str] = []
 
-    async def run() -> processes.Child:
-        launched = processes.Launch(loaded)
+    async def run() -> int:
         pipe = asyncio.subprocess.PIPE
         started = await asyncio.create_subprocess_exec(
             sys.executable, "-c", program, stdout=pipe, stderr=pipe
         )
-        child = processes.Child("p1", started)
         assert started.stdout is not None
         assert started.stderr is not None
         async with asyncio.timeout(30):
             await asyncio.gather(
-                launched._read(child, started.stdout, facts=False),
-                launched._read(child, started.stderr, facts=True),
+                children.keep_log(logs, "p1", started.stdout),
+                children.keep_log(logs, "p1", started.stderr, facts.append),
                 started.wait(),
             )
-        return child
+        return started.returncode or 0
 
-    child = asyncio.run(run())
-    assert child.code == 0
-    assert child.facts == [{"fact": "told"}]
-    assert "printed" in (loaded.folder / processes.LOGS_FOLDER / "p1.log").read_text()
+    assert asyncio.run(run()) == 0
+    assert [json.loads(line) for line in facts] == [{"fact": "told"}]
+    assert "printed" in (logs / "p1.log").read_text()

@@ -1,0 +1,113 @@
+"""The nursery: what it forks draws its own randomness, has no threads of others, and its own words in `ps`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.refusals import require_mentions
+from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.launch import nursery
+from veilsum.roles.launch.nursery import Forked, Nursery
+
+PROGRAM = """
+import os, sys
+os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+import json, random, threading, uuid
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from Crypto.Random import get_random_bytes
+from veilsum.protocol.crypto.agreement import AgreementKey
+from veilsum.roles.launch import nursery_process
+from veilsum.roles.process.entropy import system_entropy
+from veilsum.transport.framing.datagrams import LIFE_BYTES
+
+def draws():
+    return {
+        "life": system_entropy(LIFE_BYTES).hex(),
+        "agreement": AgreementKey.generate(system_entropy).public.hex(),
+        "openssl key": AESGCM.generate_key(256).hex(),
+        "openssl x25519": X25519PrivateKey.generate().public_key().public_bytes_raw().hex(),
+        "pycryptodome": get_random_bytes(16).hex(),
+        "uuid": uuid.uuid4().hex,
+        "random": random.random(),
+        "numpy": np.random.random(),
+        "numpy generator": np.random.default_rng().random(),
+    }
+
+def child():
+    threads = nursery_process.count_threads() - 1  # the one that watches the lifeline
+    shown = open("/proc/self/cmdline").read().rstrip("\\0").split("\\0")
+    print(json.dumps({"draws": draws(), "threads": threads, "shown": shown, "words": sys.argv}))
+
+if __name__ == "__main__":
+    draws()  # so that every generator has a state that a fork would copy
+    if "THREADS" in os.environ:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    nursery_process.main(sys.argv[1:], child)
+"""
+
+
+@pytest.fixture
+def own_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The nursery, with a child that tells what it finds in place of the command."""
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+
+    def command(module: str, *arguments: str) -> list[str]:
+        return [sys.executable, str(file), *arguments]
+
+    monkeypatch.setattr(nursery, "our_python", command)
+
+
+async def what_children_say(words: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    async with Nursery(preloading=False) as one:
+        children = [await one.fork(each) for each in words]
+        async with asyncio.timeout(60):
+            said = [await child.stdout.read() for child in children]
+            assert [await child.wait() for child in children] == [0] * len(words)
+        return [json.loads(text) for text in said]
+
+
+@pytest.mark.usefixtures("own_program")
+def test_two_forked_children_draw_different_randomness_from_every_source() -> None:
+    """Life numbers and keys, of every generator that had a state before the fork."""
+    first, second = asyncio.run(what_children_say([["peer"], ["peer"]]))
+    equal = [name for name, drawn in first["draws"].items() if drawn == second["draws"][name]]
+    assert not equal
+
+
+@pytest.mark.usefixtures("own_program")
+def test_a_child_has_its_own_words_and_no_thread_of_the_nursery() -> None:
+    said = asyncio.run(what_children_say([["peer", "--name", "p1"], ["server"]]))
+    assert [one["words"] for one in said] == [["veilsum", "peer", "--name", "p1"], ["veilsum", "server"]]
+    assert [one["shown"] for one in said] == [one["words"] for one in said]
+    assert [one["threads"] for one in said] == [1, 1]
+
+
+@pytest.mark.usefixtures("own_program")
+def test_a_nursery_with_a_second_thread_forks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that such a thread holds would stay locked in the child for ever; the refusal names the way without."""
+    monkeypatch.setenv("THREADS", "1")
+    with pytest.raises(LocalProtocolError) as refusal:
+        asyncio.run(what_children_say([["peer"]]))
+    require_mentions(str(refusal.value), "threads", "--no-preload")
+
+
+def test_a_child_runs_the_command_and_ends_with_its_exit_code() -> None:
+    async def run() -> tuple[bytes, bytes, int]:
+        async with Nursery(preloading=False) as one:
+            child: Forked = await one.fork(["plna"])
+            async with asyncio.timeout(60):
+                return await child.stdout.read(), await child.stderr.read(), await child.wait()
+
+    stdout, stderr, code = asyncio.run(run())
+    assert (stdout, code) == (b"", 2)
+    require_mentions(stderr.decode(), "plna", "plan")
