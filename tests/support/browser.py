@@ -47,6 +47,32 @@ _TOO_WIDE = """() => {
   return out.map(one => `${one.tagName}.${one.getAttribute('class') || ''}`).slice(0, 5);
 }"""
 
+_PALE = """() => {
+  const read = text => { const found = text.match(/^rgba?\\(([^)]+)\\)/);
+    if (!found) return null;
+    const [r, g, b, a = 1] = found[1].split(/[ ,/]+/).map(Number); return {rgb: [r, g, b], a}; };
+  const light = rgb => { const [r, g, b] = rgb.map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = one => { for (let up = one; up; up = up.parentElement) {
+    const paint = read(getComputedStyle(up).backgroundColor);
+    if (paint === null) return null;
+    if (paint.a === 1) return paint.rgb; } return [255, 255, 255]; };
+  const out = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const one = walker.currentNode.parentElement, style = getComputedStyle(one);
+    if (!walker.currentNode.textContent.trim() || one.closest('script, style, title, desc')) continue;
+    if (!one.getClientRects().length) continue;
+    const ink = read(one.closest('svg') ? style.fill : style.color), paper = behind(one);
+    if (!ink || !paper) continue;
+    const [low, high] = [light(ink.rgb), light(paper)].sort((a, b) => a - b);
+    const contrast = (high + 0.05) / (low + 0.05);
+    if (contrast < 4.5) out.push(`${one.tagName} ${contrast.toFixed(2)}: ${one.textContent.trim().slice(0, 40)}`);
+  }
+  return out;
+}"""
+
 
 @dataclass
 class Sight:
@@ -72,6 +98,10 @@ class Sight:
         """The elements that reach out of the window and cannot be scrolled into it."""
         return list(self.page.evaluate(_TOO_WIDE))
 
+    def pale(self) -> list[str]:
+        """Texts whose contrast to what is behind them is below that of WCAG AA."""
+        return list(self.page.evaluate(_PALE))
+
     def by_tab(self, times: int = 60) -> list[str]:
         """What gets the focus when the tab key is pressed again and again: the name of the element and its text."""
         script = """() => {
@@ -92,6 +122,7 @@ class Sight:
         assert self.strange_requests == []
         assert self.overflow() <= 0, self.too_wide()
         assert self.too_wide() == []
+        assert self.pale() == []
 
 
 @contextlib.contextmanager
