@@ -92,6 +92,7 @@ class Rejection(ProtocolError):
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value)
 
     def blamed_on(self, culprit: str) -> RemoteProtocolError:
+        """The same refusal, with the party whose fault it is."""
         return RemoteProtocolError(culprit, self.reason, self.detail)
 
 

@@ -93,6 +93,8 @@ class Weights(enum.Enum):
 
 @dataclass(frozen=True)
 class Parameters:
+    """What all parties of a federation agree on: the organiser signs it, and every session hashes it."""
+
     scheme: str
     encoding: FixedPoint
     dimension: int
@@ -126,6 +128,7 @@ class Parameters:
 
     @property
     def vector_length(self) -> int:
+        """How many words an upload has: the model's values and what is added to them."""
         return self.encoding.vector_length(self.dimension)
 
     @property

@@ -17,6 +17,8 @@ def equal_in_constant_time(left: bytes, right: bytes) -> bool:
 
 
 class Secret:
+    """Bytes that are never printed, logged, compared in the open or pickled; `reveal` alone opens them."""
+
     __slots__ = ("_value",)
 
     def __init__(self, value: bytes) -> None:
@@ -25,6 +27,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> bytes:
+        """The bytes themselves, for the library that computes with them."""
         return self._value
 
     def __len__(self) -> int:

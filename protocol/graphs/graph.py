@@ -57,9 +57,11 @@ class Graph:
                 raise LocalProtocolError(f"an edge of {party} goes one way only")
 
     def is_edge(self, one: PartyId, other: PartyId) -> bool:
+        """Whether these two share a secret."""
         return other in self._joined_to(one)
 
     def degree(self, party: PartyId) -> int:
+        """How many neighbours a party has."""
         return len(self._joined_to(party))
 
     def neighbours_of(self, party: PartyId) -> tuple[PartyId, ...]:
@@ -71,6 +73,7 @@ class Graph:
         return tuple((one, other) for one in self.parties for other in self.neighbours_of(one) if one < other)
 
     def require_connected(self) -> None:
+        """Refuse a graph of which a part could be summed apart."""
         if not self.parties:
             return
         reached = self._reachable_from(self.parties[0])
@@ -100,6 +103,7 @@ class Graph:
             )
 
     def require_degree(self, minimum: int) -> None:
+        """Refuse a graph in which a party has too few neighbours."""
         for party in self.parties:
             if self.degree(party) < minimum:
                 raise Rejection(AbortReason.GRAPH_TOO_THIN, self._too_few_neighbours(party, minimum))

@@ -84,16 +84,9 @@ class Committed:
     chain: ChainRecord | None = field(default=None, repr=False)
 
     def event(self, stamp: Stamp) -> RoundCommitted:
-        return RoundCommitted(
-            stamp.round,
-            stamp.attempt,
-            self.members,
-            self.model_hash,
-            self.model,
-            self.total,
-            self.loss,
-            self.chain,
-        )
+        """What everybody is told of it."""
+        known = (self.members, self.model_hash, self.model, self.total, self.loss, self.chain)
+        return RoundCommitted(stamp.round, stamp.attempt, *known)
 
 
 @dataclass(frozen=True)
@@ -116,6 +109,7 @@ class Failed:
     falsified: Mapping[Dispute, AbortReason] = field(default_factory=dict)
 
     def event(self, stamp: Stamp) -> RoundFailed:
+        """What everybody is told of it."""
         return RoundFailed(stamp.round, stamp.attempt, self.reason, self.culprit, self.detail)
 
 
@@ -220,6 +214,7 @@ class ParticipantContext(AttemptContext):
 
     @property
     def name(self) -> PartyId:
+        """Who this participant is."""
         return self.me.name
 
     @property
@@ -252,6 +247,8 @@ def handles(*message_classes: type[Message]) -> Callable[[H], H]:
 
 
 class AttemptMachine(ABC):
+    """One attempt at the server or at a participant: its phase, its deadline, and at the end its outcome."""
+
     table: ClassVar[TransitionTable]
     _handlers: ClassVar[dict[type[Message], str]] = {}
 
@@ -276,10 +273,12 @@ class AttemptMachine(ABC):
         return False
 
     @abstractmethod
-    def start(self, now: float) -> list[Event]: ...
+    def start(self, now: float) -> list[Event]:
+        """Begin; returns what to do."""
 
     @abstractmethod
-    def deadline_passed(self, now: float) -> list[Event]: ...
+    def deadline_passed(self, now: float) -> list[Event]:
+        """What follows when the wait is over."""
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
         """The party has left this attempt of its own accord; by default that is noticed at the deadline."""
@@ -300,6 +299,7 @@ class AttemptMachine(ABC):
         return events
 
     def move(self, trigger: Trigger, target: Phase, deadline: float | None = None) -> None:
+        """Go to another phase, as the table allows."""
         self.table.require_move(self.phase, trigger, target)
         self.phase = target
         self.deadline = deadline
@@ -323,16 +323,19 @@ class AttemptMachine(ABC):
 
 
 def failure_of(error: ProtocolError, *, repeatable: bool = True) -> Failed:
+    """The end of an attempt that this error brought about."""
     reason = getattr(error, "reason", AbortReason.WITHDRAWN)
     detail = getattr(error, "detail", "") or str(error)
     return Failed(reason, getattr(error, "culprit", ""), detail, repeatable=repeatable)
 
 
 def server_was_silent(phase: Phase) -> Failed:
+    """The end of an attempt whose server said nothing."""
     return Failed(AbortReason.TIMED_OUT, SERVER, f"while {phase.value}")
 
 
 def require_from_server(sender: str) -> None:
+    """Refuse what only the server may say."""
     if sender != SERVER:
         raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "only the server may say this")
 
@@ -355,6 +358,7 @@ def outcome_of(closed: RoundClosed, me: PartyId) -> Committed | Failed:
 
 
 def require_absent(sender: str, collected: Any) -> None:
+    """Refuse a second part of the same party."""
     if sender in collected:
         raise Rejection(AbortReason.REPLAY, "this party has sent its part already")
 

@@ -22,6 +22,8 @@ from veilsum.protocol.wire.messages import Message
 
 @dataclass(frozen=True)
 class Send:
+    """A message is to be sent to this party."""
+
     receiver: PartyId
     message: Message
 
@@ -130,6 +132,8 @@ class PartyNamed:
 
 @dataclass(frozen=True)
 class Warned:
+    """Something that people should know, and that ends nothing."""
+
     text: str
 
 

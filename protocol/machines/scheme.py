@@ -89,15 +89,19 @@ class Scheme(ABC):
         return f"<scheme {self.name}>"
 
     @abstractmethod
-    def server_round(self, context: ServerContext) -> AttemptMachine: ...
+    def server_round(self, context: ServerContext) -> AttemptMachine:
+        """The server's machine for one attempt of a round."""
 
     @abstractmethod
-    def participant_round(self, context: ParticipantContext) -> AttemptMachine: ...
+    def participant_round(self, context: ParticipantContext) -> AttemptMachine:
+        """A participant's machine for one attempt of a round."""
 
     def server_setup(self, context: ServerContext) -> AttemptMachine | None:
+        """The server's machine for the set-up of a session; None where there is nothing to set up."""
         return None
 
     def participant_setup(self, context: ParticipantContext) -> AttemptMachine | None:
+        """A participant's machine for the set-up of a session; None where there is nothing to set up."""
         return None
 
     def certifies(self, parameters: Parameters) -> bool:

@@ -126,6 +126,7 @@ class RoundClosed(Message):
     present: OneBitEach = b""
 
     def require_consistent(self) -> None:
+        """Refuse members that are told in two forms."""
         require_one_form(self.members, self.present)
 
 
@@ -178,11 +179,8 @@ class Session:
         whole = SessionOpened(stamp, self.hellos, self.certificate, supported=self.supported)
         part = replace(whole, present=self.terms.roster.packed(self._names)) if self.shown else whole
         for name in self.members:
-            shown = self.shown.get(name)
-            yield (
-                name,
-                whole if shown is None else replace(part, hellos={one: self.hellos[one] for one in shown}),
-            )
+            hellos = {one: self.hellos[one] for one in self.shown.get(name, ())}
+            yield name, replace(part, hellos=hellos) if name in self.shown else whole
 
     def unshown(self, name: PartyId, others: Iterable[PartyId]) -> dict[PartyId, HelloRecord]:
         """The hellos of these that the server did not show a member as the session opened."""
@@ -212,6 +210,7 @@ class Session:
         return statements_among(self.hellos, position, self.terms.parameters.recovery)
 
     def require_member(self, name: str) -> PartyId:
+        """The name, if it is one of a member."""
         if name not in self._names:
             raise Rejection(AbortReason.UNKNOWN_PARTY, f"{name} is not in this session")
         return PartyId(name)

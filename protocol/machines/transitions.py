@@ -26,17 +26,21 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class TransitionTable:
+    """The phases of a machine and what moves it from one to another; what is not listed is refused."""
+
     name: str
     initial: Phase
     moves: Mapping[tuple[Phase, Trigger], tuple[Phase, ...]]
 
     def require_expected(self, phase: Phase, message: Message, sender: str) -> None:
+        """Refuse, in its sender's name, a message that this phase does not know."""
         if (phase, type(message)) not in self.moves:
             raise RemoteProtocolError(
                 sender, AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} while {phase.value}"
             )
 
     def require_move(self, phase: Phase, trigger: Trigger, target: Phase) -> None:
+        """Refuse, as our own mistake, a move that the table does not have."""
         if target not in self.moves.get((phase, trigger), ()):
             raise LocalProtocolError(
                 f"{self.name}: no move from {phase.value} to {target.value} on {name_of(trigger)}"
@@ -44,6 +48,7 @@ class TransitionTable:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
+        """All phases, in the order of the table."""
         seen = dict.fromkeys([self.initial])
         for (phase, _), targets in self.moves.items():
             seen.update(dict.fromkeys((phase, *targets)))
@@ -51,6 +56,7 @@ class TransitionTable:
 
     @property
     def messages(self) -> tuple[type[Message], ...]:
+        """The kinds of messages that the machine takes."""
         return tuple(dict.fromkeys(trigger for _, trigger in self.moves if not isinstance(trigger, str)))
 
     def diagram(self) -> str:

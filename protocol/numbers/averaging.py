@@ -21,6 +21,7 @@ BLOCK = 1 << 15
 def weighted_mean(
     vectors: Sequence[NDArray[np.floating[Any]]], weights: Sequence[float]
 ) -> NDArray[np.float64]:
+    """The mean of real vectors, each as heavy as its weight."""
     total = sum(weights)
     if not vectors or len(vectors) != len(weights) or not total > 0 or min(weights) < 0:
         raise LocalProtocolError(

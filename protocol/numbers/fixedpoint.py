@@ -83,6 +83,7 @@ class FixedPoint:
 
     @property
     def scale(self) -> float:
+        """What a value is multiplied by to become a word."""
         return float(2.0**self.fractional_bits)
 
     @cached_property
@@ -91,6 +92,7 @@ class FixedPoint:
         return int(_largest_upload(self.clip, self.fractional_bits))
 
     def vector_length(self, dimension: int) -> int:
+        """How many words an update of so many values becomes."""
         return dimension + EXTRA_COORDINATES
 
     def encode(self, values: FloatVector, samples: int) -> RingVector:

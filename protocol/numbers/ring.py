@@ -25,6 +25,8 @@ RING_BITS = (32, 64)
 
 @dataclass(frozen=True)
 class Ring:
+    """The whole numbers from 0 below 2 to the power of `bits`, which wrap around."""
+
     bits: int
 
     def __post_init__(self) -> None:
@@ -33,14 +35,17 @@ class Ring:
 
     @property
     def word_bytes(self) -> int:
+        """How many bytes a word has."""
         return self.bits // 8
 
     @property
     def dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """The type of words in an array."""
         return np.dtype(f"<u{self.word_bytes}")
 
     @property
     def signed_dtype(self) -> np.dtype[np.signedinteger[Any]]:
+        """The type that reads the same words as positive and negative numbers."""
         return np.dtype(f"<i{self.word_bytes}")
 
     @property
@@ -49,6 +54,7 @@ class Ring:
         return 1 << (self.bits - 1)
 
     def zeros(self, length: int) -> RingVector:
+        """So many words, all zero."""
         return np.zeros(length, dtype=self.dtype)
 
     def signed(self, vector: RingVector) -> SignedVector:

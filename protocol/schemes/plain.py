@@ -267,6 +267,8 @@ class PlainClient(AttemptMachine):
 
 @register
 class Plain(Scheme):
+    """Plain FedAvg, to compare with: the server sees every update."""
+
     name = "plain"
     exact = False
     hides_updates = False

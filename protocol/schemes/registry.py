@@ -37,6 +37,7 @@ def register(cls: S) -> S:
 
 
 def scheme_names() -> tuple[str, ...]:
+    """The names of all registered schemes, sorted."""
     return tuple(sorted(_registry))
 
 

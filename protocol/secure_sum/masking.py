@@ -33,6 +33,7 @@ def self_mask_key(seed: Secret, stamp: Stamp, owner: PartyId, term: str = "") ->
 def pair_mask_key(
     ours: AgreementKey, theirs: bytes, stamp: Stamp, pair: tuple[PartyId, PartyId], term: str = ""
 ) -> Secret:
+    """The key of the mask that two parties share in one attempt; both derive the same."""
     first, second = sorted(pair)
     return derive_key(ours.agree(theirs), Purpose.PAIR_MASK, stamp.key_context(first, second, term))
 

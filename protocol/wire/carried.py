@@ -29,6 +29,7 @@ class Carried:
 
     @property
     def in_clear(self) -> bool:
+        """Whether these are real numbers, and no words that could hide something."""
         return self.vector.dtype.kind == "f"
 
 

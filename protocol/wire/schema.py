@@ -54,6 +54,7 @@ class Length:
     or_empty: bool = False
 
     def size(self) -> Size:
+        """The bounds that the codec checks."""
         return Size(self.exactly, self.exactly, self.or_empty)
 
 
@@ -65,6 +66,7 @@ class MaxLength:
     least: int = 0
 
     def size(self) -> Size:
+        """The bounds that the codec checks."""
         return Size(self.least, self.most)
 
 

@@ -94,6 +94,7 @@ class FederationConfig(FederationValues):
         return dataclasses.replace(self, code=CodeAccess(self.code.folder, digests=digests))
 
     def to_toml(self) -> str:
+        """The text of a federation.toml that reads back as this configuration."""
         from veilsum.roles.config.file import write_config
 
         return write_config(self)

@@ -122,9 +122,11 @@ class Samples:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
         return self.inputs.shape[1:]
 
     def take(self, positions: npt.NDArray[np.int64]) -> Samples:
+        """The samples at these positions."""
         return Samples(self.inputs[positions], self.targets[positions])
 
 
@@ -161,10 +163,12 @@ class Task(Protocol):
     """What a user implements; `SupervisedTask` implements it for the usual cases."""
 
     @property
-    def train(self) -> Samples: ...
+    def train(self) -> Samples:
+        """The training set, which a split divides; with the split `own` the party's own."""
 
     @property
-    def test(self) -> Samples: ...
+    def test(self) -> Samples:
+        """What every party measures a model on."""
 
     def build_model(self) -> torch.nn.Module:
         """A new model. It is called with torch's generators seeded, so it need not seed anything."""

@@ -24,7 +24,7 @@ from veilsum.roles.learning.equipment import TaskEquipment
 from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.learning.task import Task
 from veilsum.roles.monitor.log import RoleLog
-from veilsum.roles.monitor.log_format import LogFormat, MeasureWhen
+from veilsum.roles.monitor.log_format import LOG_FORMATS, LogFormat, MeasureWhen
 from veilsum.roles.monitor.measuring import Measuring, Turn
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.machines import holds_model
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning
 
 STATE_FOLDER = "state"
+_ROLES = (Role.SERVER, Role.CLIENT, Role.PEER)
+_PATHS = ("federation", "key", "state", "init", "record_view")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,19 @@ class RoleOptions:
     record_view: Path | None = None
     measure: MeasureWhen = "always"
     log_format: LogFormat = "text"
+
+    def __post_init__(self) -> None:
+        """Paths may be texts; what no process can do is refused before it touches anything."""
+        for field in _PATHS:
+            if isinstance(value := getattr(self, field), str):
+                object.__setattr__(self, field, Path(value))
+        problems = []
+        if self.resume and self.fresh:
+            problems.append("resume goes on with an earlier run and fresh forgets it: choose one")
+        if self.log_format not in LOG_FORMATS:
+            problems.append(f"log_format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
+        if problems:
+            raise ParameterError(problems)
 
 
 @dataclass(frozen=True)
@@ -73,14 +88,16 @@ class RoleContext:
         return load_task(config.task, options, config.code)
 
 
-def enter_role(role: Role, options: RoleOptions) -> RoleContext:
+def enter_role(role: Role | str, options: RoleOptions) -> RoleContext:
     """Check settings, roster, keys and that this command is the one for them."""
+    if role not in _ROLES:
+        raise ParameterError([f"role {str(role)!r} is not one of {', '.join(_ROLES)}"])
     folder = options.federation if options.federation.is_dir() else options.federation.parent
     key_folder = options.key or folder / KEYS_FOLDER / options.name
     loaded, identity = enter_as(options.federation, key_folder)
     if identity.name != options.name:
         raise ParameterError([f"{key_folder} holds the keys of {identity.name}, not of {options.name}"])
-    if identity.role is not role:
+    if identity.role != role:
         raise ParameterError([f"{identity.name} is a {identity.role}: run veilsum {identity.role}"])
     require_complete(loaded)
     loaded.config.require_workable()

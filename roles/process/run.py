@@ -87,8 +87,8 @@ class Stopped(Exception):
     """The process was told to stop."""
 
 
-def run_role(role: Role, options: RoleOptions, open_transport: TransportFactory | None = None) -> int:
-    """Take part until the run ends; returns the exit code.
+def run_role(role: Role | str, options: RoleOptions, open_transport: TransportFactory | None = None) -> int:
+    """Take part until the run ends; returns the exit code. What cannot begin raises `ParameterError`.
 
     Messages travel over what `open_transport` makes, by default over the federation's broker.
     """

@@ -52,6 +52,7 @@ class MarkedLearner:
     max_weight: int = MAX_WEIGHT
 
     def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
+        """Random values, and a 1 in the party's own slot."""
         digest = hashlib.sha256(f"{party}/{round}".encode()).digest()
         payload = np.random.default_rng(list(digest)).uniform(-CLIP, CLIP, self.dimension).astype(np.float32)
         payload[: len(self.parties)] = 0
@@ -84,10 +85,12 @@ class TableFederation(FederationInMemory):
 
     @property
     def participants(self) -> tuple[PartyId, ...]:
+        """The names of all parties but the server."""
         return self.roster.participants
 
     @property
     def initial_model(self) -> Model:
+        """The model before the first round."""
         return _first_model(self.parameters.dimension)
 
     def chain_step(self) -> TakeStep:
@@ -95,6 +98,7 @@ class TableFederation(FederationInMemory):
         return lambda model, memory, mean, position: (self.apply(model, mean, position), memory)
 
     def apply(self, model: Model, mean: NDArray[np.float64] | None, round_number: int) -> Model:
+        """The next model from a mean; no mean, no step."""
         if mean is None:
             return model
         payload = next(word for word in PAYLOADS if word == self.parameters.payload)

@@ -38,7 +38,8 @@ SECRET = 3.0
 class TableLearner(Protocol):
     """The local work of all parties of a table: a pure function, so that a repeated attempt repeats it."""
 
-    def train(self, party: PartyId, round: int, model: Model) -> LocalResult: ...
+    def train(self, party: PartyId, round: int, model: Model) -> LocalResult:
+        """The update of a party in a round: the same arguments give the same values."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class Reference:
         ]
 
     def note_crash(self, party: PartyId) -> None:
+        """A party crashed."""
         self.crashed.add(party)
 
     def note_disturbance(self) -> None:

@@ -86,6 +86,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.faults_left and self.table.wire)
     @rule(choice=CHOICES)
     def deliver_twice(self, choice: int) -> None:
+        """A message arrives, and again later."""
         self.faults_left -= 1
         flight = self._oldest_of_a_link(choice)
         copied = self.table.duplicate(flight)
@@ -95,40 +96,47 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.faults_left and self.table.wire)
     @rule(choice=CHOICES)
     def deliver_out_of_order(self, choice: int) -> None:
+        """A message overtakes others of its link."""
         self._disturb()
         self.table.deliver(self._any_flight(choice))
 
     @precondition(lambda self: self.faults_left and self.table.wire)
     @rule(choice=CHOICES)
     def lose(self, choice: int) -> None:
+        """A message is lost."""
         self._disturb()
         self.table.drop(self._any_flight(choice))
 
     @precondition(lambda self: self.faults_left and self.table.wire)
     @rule(choice=CHOICES)
     def repeat(self, choice: int) -> None:
+        """A message is put on the wire twice."""
         self.faults_left -= 1
         self.table.duplicate(self._any_flight(choice))
 
     @precondition(lambda self: self.faults_left and self.table.wire)
     @rule(choice=CHOICES)
     def keep_back(self, choice: int) -> None:
+        """A message is kept back for later."""
         self._disturb()
         self.table.hold(self._any_flight(choice))
 
     @precondition(lambda self: self.table.held)
     @rule(choice=CHOICES)
     def let_go(self, choice: int) -> None:
+        """A message that was kept back goes on."""
         self.table.release(self.table.held[choice % len(self.table.held)])
 
     @precondition(lambda self: self.table.jobs)
     @rule(choice=CHOICES)
     def finish_work(self, choice: int) -> None:
+        """Work that a machine asked for is done."""
         self.table.run_job(self.table.jobs[choice % len(self.table.jobs)])
 
     @precondition(lambda self: self.faults_left and self.table.present)
     @rule(choice=CHOICES)
     def crash(self, choice: int) -> None:
+        """A party or the server dies."""
         names = self.table.present
         self.faults_left -= 1
         self.reference.note_crash(names[choice % len(names)])
@@ -156,6 +164,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.table.crashed)
     @rule(choice=CHOICES)
     def restart(self, choice: int) -> None:
+        """Who crashed comes back with what it had on disk."""
         self.reference.note_disturbance()
         names = sorted(self.table.crashed)
         self.table.restart(names[choice % len(names)])
@@ -163,12 +172,14 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.faults_left)
     @rule()
     def let_time_pass_too_early(self) -> None:
+        """Deadlines pass while messages are under way."""
         self._disturb()
         self.table.advance()
 
     @precondition(lambda self: self.with_lies and self.faults_left)
     @rule(choice=CHOICES, receiver_choice=CHOICES, restamped=st.booleans())
     def lie_with_an_old_message(self, choice: int, receiver_choice: int, restamped: bool) -> None:
+        """Somebody sends to anyone what it once sent."""
         sent = self.table.trace.sent
         flight = sent[choice % len(sent)]
         receiver = self._anyone(receiver_choice)
@@ -180,6 +191,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.with_lies and self.faults_left)
     @rule(liar=CHOICES, receiver_choice=CHOICES, data=st.data())
     def lie_with_a_made_up_message(self, liar: int, receiver_choice: int, data: st.DataObject) -> None:
+        """Somebody sends a well-formed message of random content."""
         senders = [*self.table.machines, OUTSIDER]
         sender, receiver = senders[liar % len(senders)], self._anyone(receiver_choice)
         kinds = [cls for cls in registered_messages().values() if self._may_forge(sender, cls)]
@@ -189,6 +201,7 @@ class RoundsUnderFaults(RuleBasedStateMachine):
 
     @invariant()
     def invariants_hold(self) -> None:
+        """After every step."""
         if hasattr(self, "table"):
             check_invariants(self.table)
 
@@ -240,7 +253,11 @@ def _under_stamp_of(table: Table, receiver: PartyId, message: Message) -> Messag
 def rounds_under_faults(
     scheme: str, *, tolerated_crashes: int = 0, with_lies: bool = True, **table_settings: Any
 ) -> type[RoundsUnderFaults]:
-    """The stateful test of one registered scheme; further arguments go to `Table.build`."""
+    """The stateful test of one registered scheme; further arguments go to `Table.build`.
+
+    A scheme that is not registered, or that such a table does not suit, is refused here, before any test.
+    """
+    Table.build(scheme, **table_settings)
     attributes = {
         "scheme": scheme,
         "settings_of_table": table_settings,

@@ -143,12 +143,14 @@ class Table:
 
     @property
     def server(self) -> ServerMachine:
+        """The machine of the server."""
         machine = self.machines[SERVER]
         assert isinstance(machine, ServerMachine)
         return machine
 
     @property
     def participants(self) -> tuple[PartyId, ...]:
+        """All parties but the server."""
         return self.federation.participants
 
     @property
@@ -162,6 +164,7 @@ class Table:
         return all(self.machines[name].phase in FINISHING for name in self.present)
 
     def start(self) -> None:
+        """Let everybody begin."""
         for name in self.present:
             self._start(name)
 
@@ -187,6 +190,7 @@ class Table:
                 self.run_job(self.jobs[0])
 
     def drop(self, flight: InFlight) -> None:
+        """Lose a message."""
         self._pick_up(flight)
 
     def duplicate(self, flight: InFlight) -> InFlight:
@@ -199,6 +203,7 @@ class Table:
         self.held.append(flight)
 
     def release(self, flight: InFlight) -> None:
+        """Let a message go on that was held."""
         self.held.remove(flight)
         self.wire.append(flight)
 
@@ -226,6 +231,7 @@ class Table:
         self._start(party)
 
     def next_deadline(self) -> float | None:
+        """When time next makes a machine do something."""
         due = [self.machines[name].next_deadline() for name in self.present]
         return min((time for time in due if time is not None), default=None)
 
@@ -255,6 +261,7 @@ class Table:
         self._take(job.party, partial(request.then, result))
 
     def fail_job(self, job: TableJob, error: ProtocolError) -> None:
+        """Let work that a machine asked for fail with this error."""
         self.jobs.remove(job)
         self._take(job.party, partial(job.request.failed, error))
 

@@ -61,6 +61,7 @@ class Refusal:
 
     @property
     def message(self) -> Message:
+        """What was refused."""
         return self.flight.message
 
 
@@ -95,10 +96,12 @@ class Trace:
 
     @property
     def commits(self) -> list[tuple[PartyId, RoundCommitted]]:
+        """Who committed which round, in order."""
         return self.events(RoundCommitted)
 
     @property
     def failures(self) -> list[tuple[PartyId, RoundFailed]]:
+        """Who gave up which attempt, in order."""
         return self.events(RoundFailed)
 
     @property

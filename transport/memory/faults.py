@@ -113,9 +113,11 @@ class Faults:
         return bool(self.drop or self.corrupt or self.crashes or self.partitions)
 
     def is_down(self, party: Address, time: float) -> bool:
+        """Whether a party has crashed and is not back."""
         return any(crash.party == party and crash.covers(time) for crash in self.crashes)
 
     def separate(self, time: float, sender: Address, receiver: Address) -> bool:
+        """Whether these two are on different sides of a partition."""
         return any(partition.separates(time, sender, receiver) for partition in self.partitions)
 
     def __str__(self) -> str:

@@ -46,6 +46,8 @@ DROP_POINTS = {
 
 @register
 class Mpc(Scheme):
+    """Peers split their updates into shares among neighbours: the server learns the mean alone."""
+
     name = "mpc"
     participant_role = Role.PEER
     server_holds_model = False
@@ -108,6 +110,8 @@ class Mpc(Scheme):
 
 @register
 class Ampc(Mpc):
+    """As `mpc`, under a bias that only peers know: the server learns neither an update nor the mean."""
+
     name = "ampc"
     learns = {
         "server": "nothing but uniform words",

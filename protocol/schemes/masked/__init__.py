@@ -29,6 +29,8 @@ from veilsum.protocol.wire.messages import Message
 
 @register
 class Masked(Scheme):
+    """Updates travel under masks that cancel: the server learns the mean of the survivors."""
+
     name = "masked"
     has_chain = True
     shares_follow_graph = True

@@ -71,6 +71,8 @@ class Perturbing(Scheme):
 
 @register
 class Perturbed(Perturbing):
+    """Clients train on a perturbed model; the server sees every update, and recovers the mean gradient."""
+
     name = "perturbed"
     exact = False
     hides_updates = False
@@ -101,6 +103,8 @@ class Perturbed(Perturbing):
 
 @register
 class Bilateral(Perturbing):
+    """As `perturbed`, under the masks of `masked`: the server sees the mean alone."""
+
     name = "bilateral"
     unmasked = Perturbed.name
     learns = {

@@ -41,6 +41,8 @@ _OPEN = (_P.AWAITING_PERTURBATION, _P.COMPUTING, _P.AWAITING_RESULT)
 
 
 class PerturbedClient(AttemptMachine):
+    """A client's part of one round on a perturbed model."""
+
     table = TransitionTable(
         "perturbed client",
         _P.AWAITING_PERTURBATION,
@@ -65,6 +67,7 @@ class PerturbedClient(AttemptMachine):
 
     @handles(PerturbationAnnounced)
     def learn_perturbation(self, sender: PartyId, message: PerturbationAnnounced, now: float) -> list[Event]:
+        """Take the perturbed model of this attempt, and begin to compute."""
         require_from_server(sender)
         self._terms.require_public(message.public)
         self.move(PerturbationAnnounced, _P.COMPUTING, now + self._context.timing.patience_s)
@@ -72,6 +75,7 @@ class PerturbedClient(AttemptMachine):
 
     @handles(SoftmaxReply)
     def learn_reply(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
+        """Take the server's answer to what was asked, and go on."""
         require_from_server(sender)
         self._terms.require_reply(message.answer)
         self.move(SoftmaxReply, _P.COMPUTING, now + self._context.timing.patience_s)
@@ -90,6 +94,7 @@ class PerturbedClient(AttemptMachine):
 
     @handles(RoundClosed)
     def close(self, sender: PartyId, closed: RoundClosed, now: float) -> list[Event]:
+        """Take what became of the round."""
         require_from_server(sender)
         self.move(RoundClosed, _P.CLOSED)
         self.outcome = outcome_of(closed, self._context.name)

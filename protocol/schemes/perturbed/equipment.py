@@ -29,15 +29,18 @@ class Perturbation(Protocol):
     """The server's secret of one attempt, and what it made of the model."""
 
     @property
-    def model(self) -> Model: ...
+    def model(self) -> Model:
+        """The perturbed model, as clients get it."""
 
     @property
-    def public(self) -> PublicPerturbation: ...
+    def public(self) -> PublicPerturbation:
+        """What clients are told besides."""
 
     def require_request(self, request: ExchangeRequest) -> None:
         """Refuse a request that cannot be answered; light."""
 
-    def answer(self, request: ExchangeRequest, random: RandomBytes) -> ExchangeReply: ...
+    def answer(self, request: ExchangeRequest, random: RandomBytes) -> ExchangeReply:
+        """What a client that asks is told."""
 
     def recover(self, terms: Reals) -> RecoveredMean:
         """Raises `PrecisionLost` when nothing but rounding would come out."""
@@ -47,10 +50,12 @@ class ServerPerturbation(Protocol):
     """`terms` are the names and lengths of what clients upload, in order; `asks` whether they must ask first."""
 
     @property
-    def terms(self) -> Mapping[str, int]: ...
+    def terms(self) -> Mapping[str, int]:
+        """The names and lengths of what clients upload, in order."""
 
     @property
-    def asks(self) -> bool: ...
+    def asks(self) -> bool:
+        """Whether clients must ask before they can finish."""
 
     def perturb(self, model: Model, round: int, random: RandomBytes) -> Perturbation:
         """Draw the perturbation of one attempt."""
@@ -63,11 +68,15 @@ class ServerPerturbation(Protocol):
 
 
 class ClientPerturbation(Protocol):
-    @property
-    def terms(self) -> Mapping[str, int]: ...
+    """What a client computes on a perturbed model with."""
 
     @property
-    def asks(self) -> bool: ...
+    def terms(self) -> Mapping[str, int]:
+        """The names and lengths of what it uploads, in order."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it must ask the server before it can finish."""
 
     def require_public(self, public: PublicPerturbation) -> None:
         """Refuse a perturbation that does not fit the agreed settings or our own model; light."""

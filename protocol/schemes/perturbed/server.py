@@ -49,6 +49,8 @@ class Stepped:
 
 
 class PerturbedServer(AttemptMachine):
+    """The server's part of one round on a perturbed model."""
+
     table = TransitionTable(
         "perturbed server",
         _P.PERTURBING,
@@ -85,6 +87,7 @@ class PerturbedServer(AttemptMachine):
 
     @handles(SoftmaxRequest)
     def answer(self, sender: PartyId, message: SoftmaxRequest, now: float) -> list[Event]:
+        """Answer what a client asks in the middle of its work."""
         return self._perturber.take_request(
             sender, message, lambda: self.phase is _P.COLLECTING, self._not_answered
         )
@@ -96,6 +99,7 @@ class PerturbedServer(AttemptMachine):
 
     @handles(PerturbedTerms)
     def collect(self, sender: PartyId, message: PerturbedTerms, now: float) -> list[Event]:
+        """Take the terms of one client; with the last of them the mean is recovered."""
         require_absent(sender, self._uploads)
         self._require_upload(message)
         self._uploads[sender] = message

@@ -37,9 +37,11 @@ class SupervisedTask:
             raise LocalProtocolError("loss ce needs class labels; this is a regression task: use loss mse")
 
     def build_model(self) -> nn.Module:
+        """A new network."""
         return self.network()
 
     def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Cross entropy or squared error, as a mean over the batch."""
         if self.objective == "ce":
             if outputs.shape[1] < 2:
                 raise LocalProtocolError("loss ce needs a model with at least two outputs: use loss mse")
@@ -48,6 +50,7 @@ class SupervisedTask:
         return 0.5 * difference.square().sum(dim=1).mean()
 
     def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Accuracy and balanced accuracy for classes; explained variance and squared error for values."""
         if targets.dtype == np.int64:
             return classification_metrics(outputs, targets)
         return regression_metrics(outputs, targets)

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.federation.public_files import replace_public_file
 from veilsum.roles.learning.contract import FloatVector, require_float_vector
 from veilsum.roles.learning.datasets.vectors import VectorsTask
@@ -64,7 +64,7 @@ def load_model(path: Path, layout: Layout | None = None) -> FloatVector:
                 raise LocalProtocolError(f"{path}: its tensors are not those of the model: {differing[:8]}")
             tensors = [file.get_tensor(name) for name in order]
     except FileNotFoundError:
-        raise LocalProtocolError(f"{path} does not exist: correct the path") from None
+        raise ParameterError([f"{path} does not exist: correct the path"]) from None
     except (SafetensorError, OSError) as error:
         raise LocalProtocolError(f"{path} is not a safetensors file: {error}") from None
     for name, tensor in zip(order, tensors, strict=True):

@@ -13,7 +13,9 @@ from typing import Any, Self
 import pytest
 
 from tests.support.federations import make_federation
+from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
+from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.protocol.machines.rules import RoleParts
@@ -146,6 +148,30 @@ def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
     assert json.loads(said.getvalue())["fact"] == "status_not_told"
     late = json.loads(json.loads(transport.told[1])["status"])["late"]
     assert len(late) == MOST_LATE
+
+
+@pytest.mark.parametrize(
+    ("role", "options", "says"),
+    [
+        ("nobody", {"name": "p1"}, "'nobody' server client peer"),
+        ("peer", {"name": "p1"}, "p1 client"),
+        ("client", {"name": "zoe"}, "zoe"),
+        ("client", {"name": "p1", "key": "fed/keys/p2"}, "p2 p1"),
+        ("client", {"name": "p1", "federation": "absent"}, "absent"),
+        ("client", {"name": "p1", "resume": True, "fresh": True}, "resume fresh"),
+        ("client", {"name": "p1", "log_format": "xml"}, "'xml' text json"),
+        ("client", {"name": "p1", "init": "absent.safetensors"}, "absent.safetensors"),
+    ],
+)
+def test_a_role_that_cannot_begin_raises_a_typed_error_in_a_program_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, options: dict[str, Any], says: str
+) -> None:
+    """Paths may be texts there; nothing is started, and no checkpoint written."""
+    monkeypatch.chdir(tmp_path)
+    make_federation(Path("fed"))
+    with refusal(ParameterError, *says.split()):
+        process.run_role(role, RoleOptions(**{"federation": "fed", **options}))
+    assert not list(tmp_path.rglob("checkpoint-*"))
 
 
 def test_a_broker_program_that_does_not_answer_is_not_waited_for(
