@@ -69,6 +69,22 @@ def statements_among(
     return {name: hello.statement(name, position, recovery) for name, hello in hellos.items()}
 
 
+def proven_release(
+    hellos: Mapping[PartyId, HelloRecord], position: int, colluders: int
+) -> EnteredAttempt | None:
+    """An attempt whose list more parties state to have released shares for than may lie: one of them did.
+
+    So its sum may be open, and the server that asked for these shares asks for no others, whatever it forgot.
+    """
+    stating: dict[tuple[object, ...], list[EnteredAttempt]] = {}
+    for hello in hellos.values():
+        for one in hello.attempts if hello.rounds_done == position else ():
+            if one.released:
+                same = stating.setdefault((one.session, one.attempt, one.released, one.members), [])
+                same.append(one)
+    return next((found[0] for found in stating.values() if len(found) > colluders), None)
+
+
 def hello_parts(hello: HelloRecord) -> tuple[bytes, ...]:
     """All that a hello says, without its signature."""
     said = [

@@ -8,11 +8,13 @@ Implements specs/chain.md, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from veilsum.protocol.chain.asking import LackingState
+from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.chain.member import ChainTerms
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
-from veilsum.protocol.chain.state import TakeStep
+from veilsum.protocol.chain.state import ChainState, TakeStep
 from veilsum.protocol.chain.votes import Ballot, Certificate, SupportedBallot, Vote, VoteCount
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
@@ -67,24 +69,62 @@ class ChainKeeper:
         return self._newest
 
     def caught_up(self) -> ChainRecord | None:
-        """Our record at the newest certified position; None where it is there already.
+        """Our record at the newest certified position; None where it is there already, or its state is still to come.
 
-        A server that holds the model and lacks the certified one cannot go on.
+        A server that holds the model goes there with the state that it kept, or has asked for (`lacking`).
         """
         certificate, position = self.certified(), self.newest_position()
         if position <= self.record.position:
             return None
-        if self.record.state is None:
+        if self.terms.hides_hashes:
             return self.record.advanced(None, certificate, position=position)
-        after = self.record.next_state
-        if after is None or certificate is None or after.hash != certificate.ballot.after:
+        if self.lacking() is not None:
+            return None
+        return self.record.advanced(self.record.next_state, certificate, took_part=True)
+
+    def lacking(self) -> LackingState | None:
+        """The state that we are to hold and do not: of the newest position, or else of the next, if votes bear it."""
+        if self.terms.hides_hashes:
+            return None
+        certificate, position, after = self.certified(), self.newest_position(), self.record.next_state
+        if position == self.record.position and self.record.state is not None:
+            return self._lacking_result(self.record.state)
+        if position == self.terms.anchor.position:
+            return LackingState(position, self.terms.anchor.state_hash)
+        if certificate is None or (after is not None and after.hash == certificate.ballot.after):
+            return None
+        return LackingState(position, certificate.ballot.after)
+
+    def _lacking_result(self, here: ChainState) -> LackingState | None:
+        """What follows from our state by votes that can be passed on, if we never computed a state after it."""
+        for count in self._votes.values() if self.record.next_state is None else ():
+            ballot = count.ballot
+            if count.supported is not None and (ballot.position, ballot.before) == (
+                here.position + 1,
+                here.hash,
+            ):
+                return LackingState(ballot.position, ballot.after)
+        return None
+
+    def regained(self, state: ChainState) -> ChainRecord:
+        """Our record with a state that we lacked, and were given; it must be the one that votes or the anchor prove."""
+        lacking = self.lacking()
+        if lacking is None or (state.position, state.hash) != (lacking.position, lacking.hash):
             raise Rejection(
                 AbortReason.WRONG_MODEL,
-                f"the parties hold position {position}, the server's folder has {self.record.position}: restore "
-                "a newer folder of the server, or begin another chain with the model that a party exports (veilsum "
-                "export, veilsum roster sign --new-chain)",
+                f"the state given at position {state.position} is not the one asked for",
             )
-        return self.record.advanced(after, certificate, took_part=True)
+        if state.position > self.newest_position():
+            return self.record.voting(None, None, state)
+        certificate = self.certified()
+        proof = certificate if certificate is not None and certificate.position == state.position else None
+        return self.record.advanced(state, proof)
+
+    def holders(self, lacking: LackingState, hellos: Mapping[PartyId, HelloRecord]) -> frozenset[PartyId]:
+        """Who of these says to hold that state, or voted for it."""
+        voted = (count.signatures for count in self._votes.values() if count.ballot.after == lacking.hash)
+        there = {name for name, hello in hellos.items() if hello.rounds_done == lacking.position}
+        return frozenset(there.union(*voted)).intersection(hellos)
 
     def newest_position(self) -> int:
         """How far the chain is known to go: certified, signed by the organiser, or our own."""

@@ -12,8 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilsum.protocol.agreed.parameters import Parameters
+from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.attempt import AttemptMachine
+from veilsum.protocol.machines.session import Farewell, Invitation, RoundOpened, Session, SessionOpened
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message
 
@@ -36,6 +39,37 @@ def early_share(parameters: Parameters, parties: int) -> EarlyShare:
     """The share of every sender under the agreed parameters, in a roster of so many participants."""
     vectors = VECTORS_PER_SENDER * _LARGEST_NUMBER_BYTES * parameters.vector_length
     return EarlyShare(MESSAGES_PER_SENDER, vectors + BYTES_PER_PARTY * parties + BYTES_BESIDES)
+
+
+def is_early_in_opening(sender: PartyId, message: Message, roster: Roster) -> bool:
+    """What another participant says while we are in no session may be of the one that we enter next."""
+    if isinstance(message, Invitation | Farewell | SessionOpened):
+        return False
+    return sender in roster.participants
+
+
+def is_early(
+    sender: PartyId,
+    message: Message,
+    session: Session | None,
+    machine: AttemptMachine | None,
+    last_attempt: tuple[int, int],
+    *,
+    preparing: bool,
+) -> bool:
+    """Of an attempt that we may enter next but have not entered yet; or an end that our own result comes before."""
+    if isinstance(message, Invitation | Farewell):
+        return sender == SERVER and machine is not None and machine.is_decisive
+    stamp = message.stamp
+    if isinstance(message, SessionOpened) or session is None or stamp.session != session.id:
+        return False
+    if sender != SERVER and sender not in session.hellos:
+        return False
+    if machine is None:
+        return (stamp.round, stamp.attempt) > last_attempt and not isinstance(message, RoundOpened)
+    if preparing:
+        return type(message) not in machine.table.messages
+    return (stamp.round, stamp.attempt) > (machine.stamp.round, machine.stamp.attempt)
 
 
 class EarlyMessages:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from veilsum.protocol.agreed.parameters import Recovery
-from veilsum.protocol.chain.hellos import HelloRecord, statements_among, voters_among
+from veilsum.protocol.chain.asking import StateGiven, StateWanted, held_state
+from veilsum.protocol.chain.hellos import HelloRecord, proven_release, statements_among, voters_among
 from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
@@ -17,9 +20,10 @@ from veilsum.protocol.chain.state import ChainState, hash_model
 from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules, voters_rule
 from veilsum.protocol.chain.votes import Certificate, SupportedBallot
 from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.identifiers import PartyId, shown_number
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.attempt import Failed, SumRules, failure_of
-from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted
+from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted, Send
+from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import (
@@ -32,6 +36,7 @@ from veilsum.protocol.machines.session import (
     require_no_model,
 )
 from veilsum.protocol.numbers.model import Model
+from veilsum.protocol.wire.messages import Stamp
 
 
 def chain_terms(scheme: Scheme, rules: MachineRules) -> ChainTerms:
@@ -55,6 +60,7 @@ class ParticipantOnChain(SumRules):
         self._rules: PositionRules | None = None
         self._session: Session | None = None
         self._began_at = -1
+        self._handed_over: set[tuple[bytes, int, bytes]] = set()
 
     @property
     def record(self) -> ChainRecord:
@@ -73,6 +79,20 @@ class ParticipantOnChain(SumRules):
         if not self._lists_are_signed:
             said = tuple(replace(one, released=(), voucher=b"") for one in said)
         return self.record, said
+
+    def hand_over(self, wanted: StateWanted) -> list[Event]:
+        """Give a server that lost it the state that it asks for, once; where peers hold the model, never."""
+        once = (wanted.invitation, wanted.stamp.round, wanted.stamp.model_hash)
+        if not self._server_gives:
+            raise Rejection(
+                AbortReason.UNEXPECTED_MESSAGE, "the server does not hold the model in this scheme"
+            )
+        if once in self._handed_over:
+            raise Rejection(AbortReason.REPLAY, "this state was given already")
+        state = held_state(self.record, wanted.stamp)
+        self._handed_over = {one for one in self._handed_over if one[0] == wanted.invitation} | {once}
+        memory = np.frombuffer(state.memory, dtype=np.uint8)
+        return [Send(SERVER, StateGiven(wanted.stamp, wanted.invitation, state.model, memory, state.before))]
 
     @property
     def _lists_are_signed(self) -> bool:
@@ -244,46 +264,46 @@ class ServerOnChain:
 
     def __init__(self, scheme: Scheme, rules: MachineRules, parts: RoleParts, begin: StartingPoint) -> None:
         record = begin.chain_record(rules.roster)
-        self._keeper = ChainKeeper(chain_terms(scheme, rules), record, parts.chain_step)
+        self.keeper = ChainKeeper(chain_terms(scheme, rules), record, parts.chain_step)
         self._voters_of = voters_rule(rules.parameters, shares_follow_graph=scheme.shares_follow_graph)
         self._passes_on = scheme.passes_on
         self._in_vain_at = -1
 
     @property
     def record(self) -> ChainRecord:
-        return self._keeper.record
+        return self.keeper.record
 
     def point(self) -> ChainPoint:
-        return self._keeper.point()
+        return self.keeper.point()
 
     def open(self) -> None:
-        self._keeper.forget_votes()
+        self.keeper.forget_votes()
 
     def admit(self, sender: PartyId, hello: Hello) -> None:
         """Take in what a hello proves, or raise and change nothing."""
-        self._keeper.admit(sender, hello.hello.rounds_done, hello.certificate, hello.vote)
+        self.keeper.admit(sender, hello.hello.rounds_done, hello.certificate, hello.vote)
 
     @property
     def may_pass_on(self) -> bool:
         """Whether votes may be all that a result lacks: then everyone who has one is welcome."""
-        return self._passes_on and self._keeper.may_pass_on
+        return self._passes_on and self.keeper.may_pass_on
 
     def supported(self, hellos: Mapping[PartyId, HelloRecord]) -> SupportedBallot | None:
         """The result that these can vote on without another sum, if there is one.
 
         Where that was tried in vain, because some do not vote, another sum is tried if it can be.
         """
-        position, hides = self._keeper.newest_position(), self._keeper.terms.hides_hashes
+        position, hides = self.keeper.newest_position(), self.keeper.terms.hides_hashes
         if not self.may_pass_on or (self._in_vain_at == position and self._barrier(hellos) is None):
             return None
         voting = voters_among(hellos, position)
-        return self._keeper.supported(
+        return self.keeper.supported(
             {name for name in voting if not hides or hellos[name].rounds_done == position}
         )
 
     def note_in_vain(self) -> None:
         """A session passed a result on, and too few voted for it."""
-        self._in_vain_at = self._keeper.record.position
+        self._in_vain_at = self.keeper.record.position
 
     def no_quorum(self, hellos: Mapping[PartyId, HelloRecord]) -> Failed | None:
         """Why those who are here could certify nothing, if so."""
@@ -291,7 +311,7 @@ class ServerOnChain:
 
     def _barrier(self, hellos: Mapping[PartyId, HelloRecord]) -> Failed | None:
         """Why no sum of these could be certified, if so."""
-        keeper, position = self._keeper, self._keeper.newest_position()
+        keeper, position = self.keeper, self.keeper.newest_position()
         voting = voters_among(hellos, position)
         missing = keeper.missing_voters(voting)
         if not missing:
@@ -301,12 +321,12 @@ class ServerOnChain:
 
     def can_certify(self, voting: Collection[PartyId]) -> bool:
         """Whether these are enough of those who vote on the next model."""
-        record = self._keeper.record
-        return not self._keeper.terms.missing_voters(record.position, record.certificate, voting)
+        record = self.keeper.record
+        return not self.keeper.terms.missing_voters(record.position, record.certificate, voting)
 
     def _barred(self, hellos: Mapping[PartyId, HelloRecord], position: int) -> dict[PartyId, Failed]:
         """Who of these will not give its update, by what all of them say of earlier attempts, and why."""
-        recovery = self._keeper.terms.parameters.recovery
+        recovery = self.keeper.terms.parameters.recovery
         said, barred = statements_among(hellos, position, recovery), {}
         if not any(one.attempts for one in said.values()):
             return {}
@@ -317,16 +337,26 @@ class ServerOnChain:
                 barred[name] = failure_of(refusal)
         return barred
 
-    def catch_up(self) -> list[Event]:
-        """Go to the newest position that the hellos prove; a round that was certified without us is committed now."""
-        record = self._keeper.caught_up()
-        if record is None:
-            return []
-        self._keeper.record, certificate, state = record, record.certificate, record.state
-        assert certificate is not None
-        known, model = (state.hash, state.model) if state is not None else (b"", None)
-        survivors = certificate.ballot.survivors
-        return [RoundCommitted(record.position - 1, 0, survivors, known, model, chain=record)]
+    def catch_up(
+        self, hellos: Mapping[PartyId, HelloRecord], own: ParticipationRecord, attempt: int
+    ) -> list[Event]:
+        """Go to the newest position that the hellos prove; a round that was certified without us is committed now.
+
+        What `own` no longer says of a sum that may be open there, the hellos say with our signature.
+        """
+        record, committed = self.keeper.caught_up(), list[Event]()
+        if record is not None:
+            self.keeper.record, certificate, state = record, record.certificate, record.state
+            assert certificate is not None
+            known, model = (state.hash, state.model) if state is not None else (b"", None)
+            survivors = certificate.ballot.survivors
+            committed = [RoundCommitted(record.position - 1, 0, survivors, known, model, chain=record)]
+        here = self.record.position
+        released = proven_release(hellos, here, self.keeper.terms.parameters.colluders)
+        if released is None or own.cohort_of(here) is not None:
+            return committed
+        stamp = Stamp(released.session, here, attempt)
+        return [*committed, own.spend(stamp, released.released, released.members)]
 
     def stating(self, session: Session) -> Session:
         """A session as we open it: with what proves its position, and the result that it passes on, if it does."""
@@ -346,5 +376,5 @@ class ServerOnChain:
 
     def commit(self, record: ChainRecord) -> Certificate | None:
         """Keep the position that was reached; returns what proves it."""
-        self._keeper.record = record
+        self.keeper.record = record
         return record.certificate

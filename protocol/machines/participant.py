@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from veilsum.protocol.chain.asking import StateWanted
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.attempt import (
@@ -30,7 +31,7 @@ from veilsum.protocol.machines.attempt import (
     reason_from_text,
     require_same_attempt,
 )
-from veilsum.protocol.machines.early_messages import EarlyMessages, early_share
+from veilsum.protocol.machines.early_messages import EarlyMessages, early_share, is_early, is_early_in_opening
 from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, Send, SessionBegan
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
@@ -57,6 +58,7 @@ from veilsum.protocol.wire.fields import DEFAULT_MAX_INTEGER
 from veilsum.protocol.wire.messages import Message, Stamp
 
 KNOCKS_PER_PATIENCE = 20
+_OF_THE_SERVER = Invitation | SessionOpened | StateWanted | RoundOpened | Farewell
 
 
 class ParticipantMachine:
@@ -119,7 +121,7 @@ class ParticipantMachine:
             if self._is_early(sender, message):
                 self._early.hold(sender, message)
                 return []
-            if isinstance(message, Invitation | SessionOpened | RoundOpened | Farewell):
+            if isinstance(message, _OF_THE_SERVER):
                 return self._receive_from_server(sender, message, now)
             machine = self._require_in_attempt(sender, message)
             assert self._greeting is not None
@@ -135,6 +137,8 @@ class ParticipantMachine:
         match message:
             case Invitation():
                 return self._greet(message, now)
+            case StateWanted():
+                return self._hand_over(message, now)
             case SessionOpened():
                 return self._enter_session(message, now)
             case RoundOpened():
@@ -159,6 +163,15 @@ class ParticipantMachine:
         self.session = None
         self._be_patient(now)
         return [*events, Send(SERVER, self._greeting.message)]
+
+    def _hand_over(self, message: StateWanted, now: float) -> list[Event]:
+        assert self._greeting is not None
+        if self._chain is None or message.invitation != self._greeting.terms.invitation:
+            raise Rejection(
+                AbortReason.WRONG_SESSION, "the server asks for a state that our hello does not name"
+            )
+        self._be_patient(now)
+        return self._chain.hand_over(message)
 
     def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
         assert self._greeting is not None
@@ -285,23 +298,10 @@ class ParticipantMachine:
         return machine
 
     def _is_early(self, sender: PartyId, message: Message) -> bool:
-        """Of a session or attempt that we may enter next, but have not entered yet."""
-        if isinstance(message, Invitation | Farewell):
-            return sender == SERVER and self._machine is not None and self._machine.is_decisive
-        if isinstance(message, SessionOpened):
-            return False
         if self.phase in (ParticipantPhase.KNOCKING, ParticipantPhase.GREETING):
-            return sender in self._rules.roster.participants
-        stamp, machine = message.stamp, self._machine
-        if self.session is None or stamp.session != self.session.id:
-            return False
-        if sender != SERVER and sender not in self.session.hellos:
-            return False
-        if machine is None:
-            return (stamp.round, stamp.attempt) > self._last_attempt and not isinstance(message, RoundOpened)
-        if self.phase is ParticipantPhase.PREPARING:
-            return type(message) not in machine.table.messages
-        return (stamp.round, stamp.attempt) > (machine.stamp.round, machine.stamp.attempt)
+            return is_early_in_opening(sender, message, self._rules.roster)
+        preparing = self.phase is ParticipantPhase.PREPARING
+        return is_early(sender, message, self.session, self._machine, self._last_attempt, preparing=preparing)
 
     def _replay_early(self, now: float) -> list[Event]:
         events: list[Event] = []

@@ -16,17 +16,19 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from veilsum.protocol.agreed.parameters import Parameters
-from veilsum.protocol.agreed.roster import Roster
+from veilsum.protocol.chain.asking import StateGiven, StateSearch, StateWanted
 from veilsum.protocol.chain.hellos import HelloRecord
-from veilsum.protocol.errors import AbortReason, LocalProtocolError
+from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.attempt import Dispute, Failed
-from veilsum.protocol.machines.events import PartyNamed, RunFailed
+from veilsum.protocol.machines.decisions import VoteCast
+from veilsum.protocol.machines.events import DecisionMade, Event, ModelTaken, PartyNamed, RunFailed, Send
 from veilsum.protocol.machines.on_chain import ServerOnChain
 from veilsum.protocol.machines.participation import ParticipationRecord
-from veilsum.protocol.machines.rules import RoleParts
+from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme
-from veilsum.protocol.machines.session import Farewell
+from veilsum.protocol.machines.session import Farewell, require_model_shape
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Stamp
 
@@ -111,9 +113,14 @@ class Guests:
     """Who may be in the next session, by what the server remembers; `named` are those who lied."""
 
     def __init__(
-        self, roster: Roster, record: ParticipationRecord, chain: ServerOnChain | None, without: DoneWithout
+        self,
+        rules: MachineRules,
+        record: ParticipationRecord,
+        chain: ServerOnChain | None,
+        without: DoneWithout,
     ) -> None:
-        self._everyone = frozenset(roster.participants)
+        self._everyone = frozenset(rules.roster.participants)
+        self._minimum = rules.parameters.min_parties
         self._record = record
         self._chain = chain
         self._without = without
@@ -170,6 +177,80 @@ class Guests:
         passes_on = self._chain is not None and self._chain.supported(hellos) is not None
         welcome = self.admissible(round_number) if passes_on else self.welcome(round_number)
         return {name: hello for name, hello in hellos.items() if name in welcome}
+
+    def lack_state(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> bool:
+        """Whether a session is worth while in which peers give each other the state of this position."""
+        behind = (one.rounds_done < round_number for one in self.here(hellos, round_number).values())
+        return any(behind) and self.too_few(hellos, round_number) is None
+
+    def too_few(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> Failed | None:
+        """Why those who are here cannot begin a session, if so."""
+        here, minimum = self.here(hellos, round_number), self._minimum
+        if len(here) < minimum:
+            missing = ", ".join(sorted(self._everyone - here.keys())[:10])
+            detail = f"{len(here)} of at least {minimum} parties are here; missing: {missing}"
+            return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail)
+        return None if self._chain is None else self._chain.no_quorum(here)
+
+
+class LostState:
+    """A state that the server is to hold and does not: while a session opens, it asks those who do."""
+
+    def __init__(self, rules: MachineRules, chain: ServerOnChain | None) -> None:
+        self._rules = rules
+        self._chain = chain
+        self._search: StateSearch | None = None
+
+    def ask(
+        self, hellos: Mapping[PartyId, HelloRecord], invitation: bytes, now: float
+    ) -> tuple[list[Event], float] | None:
+        """Ask one more holder for what we lack; until when it has time, or None where we lack nothing.
+
+        A state that votes bear, and that nobody gives us, is none to pass on: its sum may be tried again.
+        """
+        keeper = self._chain.keeper if self._chain is not None else None
+        lacking = keeper.lacking() if keeper is not None else None
+        if keeper is None or lacking is None:
+            return None
+        if self._search is None or (self._search.lacking, self._search.invitation) != (lacking, invitation):
+            self._search = StateSearch(lacking, invitation)
+        search, holders = self._search, keeper.holders(lacking, hellos)
+        name = search.next_holder(holders, now, self._rules.timing.phase_s, self._rules.parameters.colluders)
+        if name is not None:
+            return [Send(name, StateWanted(lacking.stamp, invitation))], search.until
+        if not search.over:
+            return [], search.until
+        if lacking.position > keeper.newest_position():
+            return None
+        raise Rejection(AbortReason.WRONG_MODEL, _not_given(search, keeper.record.position))
+
+    def take(self, sender: PartyId, given: StateGiven, attempt: int) -> list[Event]:
+        """Keep the state that we asked for, or raise and change nothing."""
+        search, chain = self._search, self._chain
+        if chain is None or search is None or sender not in search.asked:
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, "we did not ask this party for a state")
+        if (given.stamp, given.invitation) != (search.lacking.stamp, search.invitation):
+            raise Rejection(AbortReason.WRONG_ROUND, "another state than the one that we asked for")
+        require_model_shape(given.model, self._rules.parameters.dimension)
+        keeper, position = chain.keeper, given.stamp.round
+        memory = given.memory.tobytes()
+        record = keeper.regained(
+            ChainState.of(keeper.terms.chain, position, given.before, given.model, memory)
+        )
+        keeper.record, self._search = record, None
+        if record.position < position:
+            return [DecisionMade(VoteCast(record.position, attempt, record))]
+        return [ModelTaken(position, given.model, record)]
+
+
+def _not_given(search: StateSearch, held: int) -> str:
+    """What a server says that cannot go on without a state."""
+    asked = f"asked in vain: {', '.join(search.asked[:10])}" if search.asked else "nobody here holds it"
+    return (
+        f"the parties hold position {search.lacking.position}, the server's folder has {held}, and nobody gave it the "
+        f"state ({asked}): start a party that holds it, restore a newer folder of the server, or begin another chain "
+        "with the model that a party exports (veilsum export, veilsum roster sign --new-chain)"
+    )
 
 
 class Parting:

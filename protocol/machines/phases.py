@@ -7,6 +7,7 @@ Implements specs/protocol.md, section 1.
 
 from __future__ import annotations
 
+from veilsum.protocol.chain.asking import StateGiven, StateWanted
 from veilsum.protocol.machines.session import (
     Farewell,
     Hello,
@@ -34,17 +35,15 @@ SERVER_TABLE = TransitionTable(
         (ServerPhase.IDLING, "start"): (ServerPhase.OPENING, ServerPhase.FINISHING),
         (ServerPhase.IDLING, Knock): (ServerPhase.IDLING,),
         (ServerPhase.OPENING, Knock): (ServerPhase.OPENING,),
-        (ServerPhase.OPENING, Hello): (
-            ServerPhase.OPENING,
-            ServerPhase.PREPARING,
-            ServerPhase.RUNNING,
-            ServerPhase.FINISHING,
-        ),
-        (ServerPhase.OPENING, "deadline"): (
-            ServerPhase.PREPARING,
-            ServerPhase.RUNNING,
-            ServerPhase.FINISHING,
-        ),
+        **{
+            (ServerPhase.OPENING, trigger): (
+                ServerPhase.OPENING,
+                ServerPhase.PREPARING,
+                ServerPhase.RUNNING,
+                ServerPhase.FINISHING,
+            )
+            for trigger in (Hello, StateGiven, "deadline")
+        },
         (ServerPhase.PREPARING, Knock): (ServerPhase.PREPARING,),
         (ServerPhase.PREPARING, Hello): (ServerPhase.PREPARING,),
         (ServerPhase.PREPARING, Withdrawn): (ServerPhase.PREPARING,),
@@ -89,6 +88,7 @@ PARTICIPANT_TABLE = TransitionTable(
             for phase in (*_ANYWHERE, ParticipantPhase.FINISHING)
         },
         (ParticipantPhase.KNOCKING, "deadline"): (ParticipantPhase.KNOCKING, ParticipantPhase.FINISHING),
+        (ParticipantPhase.GREETING, StateWanted): (ParticipantPhase.GREETING,),
         (ParticipantPhase.GREETING, SessionOpened): (ParticipantPhase.PREPARING, ParticipantPhase.WAITING),
         (ParticipantPhase.GREETING, "deadline"): (ParticipantPhase.KNOCKING,),
         (ParticipantPhase.PREPARING, "outcome"): (ParticipantPhase.WAITING,),

@@ -232,8 +232,12 @@ def _exposures(scheme: Scheme) -> Iterator[str]:
 def require_equipped(
     scheme: Scheme, model: Model | None, equipment: object | None, *, at_server: bool
 ) -> None:
-    """Refuse to build a machine without the model it holds, or without what its scheme works with."""
-    if ((scheme.has_chain and not at_server) or scheme.server_holds_model == at_server) and model is None:
+    """Refuse to build a machine without the model it holds, or without what its scheme works with.
+
+    The server of a chain may lack it: the parties give it the state that is certified (protocol/chain/asking.py).
+    """
+    given = scheme.has_chain and at_server
+    if (scheme.has_chain or scheme.server_holds_model == at_server) and model is None and not given:
         who = "server" if at_server else str(scheme.participant_role)
         raise LocalProtocolError(f"the {who} of {scheme.name} holds the model: pass the first one")
     scheme.require_equipment(equipment, at_server=at_server)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from veilsum.protocol.agreed.parameters import Rekey
+from veilsum.protocol.chain.asking import StateGiven
 from veilsum.protocol.chain.hellos import NONCE_BYTES, HelloRecord
 from veilsum.protocol.crypto.agreement import require_new_key
 from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
@@ -39,7 +40,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain, hash_held, votes_not_shown
-from veilsum.protocol.machines.parting import DoneWithout, Guests, Parting
+from veilsum.protocol.machines.parting import DoneWithout, Guests, LostState, Parting
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -84,9 +85,11 @@ class ServerMachine:
         self._knocking: set[PartyId] = set()
         self._lost: set[PartyId] = set()
         self._without = DoneWithout(rules.parameters, self._chain)
-        self._guests = Guests(rules.roster, begin.record, self._chain, self._without)
+        self._lost_state = LostState(rules, self._chain)
+        self._guests = Guests(rules, begin.record, self._chain, self._without)
         self._behind: frozenset[PartyId] = frozenset()
         self._opening_deadline: float | None = None
+        self.waiting_since: float | None = None
         self._machine: AttemptMachine | None = None
         self._failed: Failed | None = None
         self._failures = 0
@@ -117,7 +120,7 @@ class ServerMachine:
 
     def receive(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         """Events, or `RemoteProtocolError` with nothing changed."""
-        if isinstance(message, Knock | Hello | Withdrawn):
+        if isinstance(message, Knock | Hello | Withdrawn | StateGiven):
             self.table.require_expected(self.phase, message, sender)
             try:
                 return self._receive_own(sender, message, now)
@@ -133,6 +136,9 @@ class ServerMachine:
                 return self._answer_knock(sender)
             case Hello():
                 return self._admit(sender, message, now)
+            case StateGiven():
+                regained = self._lost_state.take(sender, message, self.attempt)
+                return regained + self._close_opening(StateGiven, now)
             case _:
                 assert isinstance(message, Withdrawn)
                 machine = self._require_in_attempt(sender, message)
@@ -150,7 +156,8 @@ class ServerMachine:
             raise RemoteProtocolError(sender, AbortReason.UNKNOWN_PARTY, "not in this session")
         return machine
 
-    def _open(self, trigger: str, now: float) -> list[Event]:
+    def _open(self, trigger: Trigger, now: float) -> list[Event]:
+        self.waiting_since = now if self.waiting_since is None else self.waiting_since
         self._move(trigger, ServerPhase.OPENING)
         self._machine = None
         self.session = None
@@ -194,47 +201,42 @@ class ServerMachine:
         self._hellos[sender] = hello.hello
         self._guests.heard(sender)
         awaited = self._expected & self._guests.welcome(self.rounds_done)
-        if awaited <= self._hellos.keys() and self._too_few_here() is None:
+        if awaited <= self._hellos.keys() and self._guests.too_few(self._hellos, self.rounds_done) is None:
             return self._close_opening(Hello, now)
         return []
 
-    def _here(self) -> dict[PartyId, HelloRecord]:
-        return self._guests.here(self._hellos, self.rounds_done)
-
-    def _too_few_here(self) -> Failed | None:
-        """Why those who are here cannot begin a session, if so."""
-        here, minimum = self._here(), self._rules.parameters.min_parties
-        if len(here) < minimum:
-            missing = ", ".join(sorted(set(self._rules.roster.participants) - here.keys())[:10])
-            detail = f"{len(here)} of at least {minimum} parties are here; missing: {missing}"
-            return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail)
-        return None if self._chain is None else self._chain.no_quorum(here)
-
     def _close_opening(self, trigger: Trigger, now: float) -> list[Event]:
         try:
-            events = self._catch_up()
+            asking = self._lost_state.ask(self._hellos, self._terms.invitation, now)
         except Rejection as problem:
-            return self._abandon(trigger, failure_of(problem))
-        if self.rounds_done >= self._rules.rounds and not self._peers_lack_state():
+            return self._wait_or_abandon(trigger, failure_of(problem), now)
+        if asking is not None:
+            asked, self._opening_deadline = asking
+            return asked
+        events = self._catch_up()
+        lacking = self._peers_hold_chain and self._guests.lack_state(self._hellos, self.rounds_done)
+        if self.rounds_done >= self._rules.rounds and not lacking:
             return events + self._finish(trigger)
-        too_few = self._too_few_here()
-        if too_few is not None:
-            return events + self._abandon(trigger, too_few)
+        if (too_few := self._guests.too_few(self._hellos, self.rounds_done)) is not None:
+            return events + self._wait_or_abandon(trigger, too_few, now)
         return events + self._begin_session(trigger, now)
 
-    def _peers_lack_state(self) -> bool:
-        """Whether one that is here lacks the last state, which the server does not hold: a set-up hands it over."""
-        behind = any(hello.rounds_done < self.rounds_done for hello in self._here().values())
-        return behind and self._peers_hold_chain and self._too_few_here() is None
+    def _wait_or_abandon(self, trigger: Trigger, failed: Failed, now: float) -> list[Event]:
+        """As long as our patience lasts, and somebody may still come, everyone is invited anew."""
+        waited, patience_s = now - (self.waiting_since or 0.0), self._rules.timing.patience_s
+        may_come = self._guests.admissible(self.rounds_done) - self._hellos.keys()
+        if may_come and waited < patience_s and failed.reason is not AbortReason.POSITION_LOST:
+            return self._open(trigger, now)
+        return self._abandon(trigger, replace(failed, detail=f"{failed.detail}; waited for {waited:.0f} s"))
 
     def _catch_up(self) -> list[Event]:
         """The chain may be certified beyond what we knew: go on from there."""
         if self._chain is None:
             return []
-        events, record = self._chain.catch_up(), self._chain.record
+        events = self._chain.catch_up(self._hellos, self._record, self.attempt)
+        record = self._chain.record
         if record.position != self.rounds_done:
-            self.rounds_done, self._holding = record.position, frozenset()
-            self.attempt = self._failures = 0
+            self.rounds_done, self._holding, self.attempt, self._failures = record.position, frozenset(), 0, 0
             self._without.forget()
             self._rounds_told = max(self._rounds_told, self.rounds_done)
         if record.state is not None and self._scheme.server_holds_model:
@@ -243,10 +245,9 @@ class ServerMachine:
         return events
 
     def _begin_session(self, trigger: Trigger, now: float) -> list[Event]:
-        session = self._terms.open(self._here(), self.rounds_done)
-        if self._chain is not None:
-            session = self._chain.stating(session)
-        self.session = self._scheme.introducing(session)
+        opened = self._terms.open(self._guests.here(self._hellos, self.rounds_done), self.rounds_done)
+        self.session = self._scheme.introducing(self._chain.stating(opened) if self._chain else opened)
+        self.waiting_since = None
         silent = (self._knocking & self._guests.admissible(self.rounds_done)) - self._hellos.keys()
         self._knocking -= self._guests.let_pass(silent, self.rounds_done)
         self._knocking |= self._hellos.keys()
@@ -257,8 +258,7 @@ class ServerMachine:
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
         events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
         events += [Send(name, opened) for name, opened in self.session.openings(stamp)]
-        setup = self._scheme.server_setup(self._context(self.session))
-        if setup is None:
+        if (setup := self._scheme.server_setup(self._context(self.session))) is None:
             return events + self._begin_round(trigger, now)
         self._move(trigger, ServerPhase.PREPARING)
         self._machine = setup

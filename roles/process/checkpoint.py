@@ -77,6 +77,10 @@ class CheckpointError(LocalProtocolError):
         super().__init__(f"{path}: {problem}: {remedy}")
 
 
+class NothingReadable(CheckpointError):
+    """No checkpoint of the folder is whole: what the party knew is lost."""
+
+
 @dataclass
 class Saved:
     """What was found on disk: the state, and what had to be passed over."""
@@ -161,7 +165,7 @@ class StateFolder:
             if unreadable:
                 _be_cautious(state, unreadable)
             return Saved(state, passed_over + warnings)
-        raise CheckpointError(
+        raise NothingReadable(
             self.folder,
             "no checkpoint is readable",
             "restore the folder from a backup, or start again with --fresh",

@@ -13,7 +13,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.file import FILE_NAME
-from veilsum.roles.federation.beginning import require_agreed, servers_first_model
+from veilsum.roles.federation.beginning import MODEL_FILE, require_agreed, servers_first_model
 from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
@@ -186,12 +186,14 @@ def first_length(context: RoleContext, model: Model | None) -> int:
 def initial_model(context: RoleContext, learner: Learner | None) -> Model | None:
     """The model of round 0: the given one, the learner's, or for a server that holds models the one in its file.
 
-    None for a server that holds none and was given none.
+    None for a server that was given none, where it holds none or is given the one that the parties signed by them.
     """
     options, loaded = context.options, context.loaded
     if learner is None and options.init is None:
-        holds = holds_model(loaded.config.load_scheme(), context.name)
-        return servers_first_model(loaded.folder, loaded.config, loaded.signed) if holds else None
+        scheme, file = loaded.config.load_scheme(), loaded.folder / MODEL_FILE
+        if not holds_model(scheme, context.name) or (scheme.has_chain and not file.exists()):
+            return None
+        return servers_first_model(loaded.folder, loaded.config, loaded.signed)
     return _given_or_made(options, None if learner is None else learner.initial_model())
 
 

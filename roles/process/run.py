@@ -26,6 +26,7 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
 from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme, starting_warnings
+from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.roles.broker.connect import transport_over_broker
 from veilsum.roles.cli.signals import nothing_left_to_stop, stopping_in_order
@@ -38,7 +39,7 @@ from veilsum.roles.monitor.outages import Outages
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
 from veilsum.roles.monitor.takeover import taken_over
 from veilsum.roles.process.channels import IdentityLines
-from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
+from veilsum.roles.process.checkpoint import CheckpointError, NothingReadable, StateFolder
 from veilsum.roles.process.clock import date, monotonic
 from veilsum.roles.process.context import (
     RoleContext,
@@ -83,6 +84,9 @@ NO_VOTE = (
 )
 
 
+GIVEN_BACK = "no checkpoint is readable; the parties prove how far the run is, and give back what the server is to hold"
+
+
 class Stopped(Exception):
     """The process was told to stop."""
 
@@ -112,28 +116,10 @@ def run_role(role: Role | str, options: RoleOptions, open_transport: TransportFa
 def _run(
     context: RoleContext, checkpoints: StateFolder, log: RoleLog, open_transport: TransportFactory
 ) -> int:
-    options = context.options
     learner = None if context.name == SERVER else make_party_learner(context, checkpoints.folder)
-    saved = None
-    if checkpoints.exists() and not options.fresh:
-        if not options.resume:
-            raise ParameterError(
-                [f"{checkpoints.folder} holds an earlier run: --resume goes on from it, --fresh forgets it"]
-            )
-        try:
-            saved = checkpoints.load()
-        except CheckpointError as refusal:
-            raise ParameterError([str(refusal)]) from refusal
-        unused = (
-            [f"--init {options.init} is not used: the run goes on from its checkpoint"]
-            if options.init
-            else []
-        )
-        for text in (*saved.passed_over, *unused):
-            log.say("warning", text=text)
-    state = saved.state if saved is not None else PersistentState(0, None)
-    first = state.model if state.model is not None else initial_model(context, learner)
     scheme = context.loaded.config.load_scheme()
+    state = _saved_state(context, checkpoints, scheme, log) or PersistentState(0, None)
+    first = state.model if state.model is not None else initial_model(context, learner)
     rules = rules_of(context.loaded.config, context.loaded.roster, first_length(context, first))
     if holds_model(scheme, context.name):
         state.model = first
@@ -169,6 +155,32 @@ def _run(
         recording=recording,
     )
     return process.run()
+
+
+def _saved_state(
+    context: RoleContext, checkpoints: StateFolder, scheme: Scheme, log: RoleLog
+) -> PersistentState | None:
+    """What the party has on disk; None where it begins, or where others will give it all that it needs."""
+    options = context.options
+    if not checkpoints.exists() or options.fresh:
+        return None
+    if not options.resume:
+        raise ParameterError(
+            [f"{checkpoints.folder} holds an earlier run: --resume goes on from it, --fresh forgets it"]
+        )
+    try:
+        saved = checkpoints.load()
+    except CheckpointError as refusal:
+        if isinstance(refusal, NothingReadable) and scheme.has_chain and context.name == SERVER:
+            log.say("warning", text=f"{checkpoints.folder}: {GIVEN_BACK}")
+            return None
+        raise ParameterError([str(refusal)]) from refusal
+    unused = (
+        [f"--init {options.init} is not used: the run goes on from its checkpoint"] if options.init else []
+    )
+    for text in (*saved.passed_over, *unused):
+        log.say("warning", text=text)
+    return saved.state
 
 
 def _join_chain(context: RoleContext, checkpoints: StateFolder, state: PersistentState, log: RoleLog) -> None:
@@ -292,7 +304,8 @@ class RoleProcess:
         )
         telling = asyncio.create_task(self._tell_status(transport, driver))
         try:
-            if self.context.name == SERVER:
+            if isinstance(machine, ServerMachine):
+                machine.waiting_since = monotonic()
                 quorum = Quorum(
                     self.rules.roster,
                     self.context.loaded.federation_id,

@@ -296,7 +296,9 @@ def test_a_hello_that_proves_nothing_changes_nothing_at_the_server() -> None:
 
 
 def test_the_session_begins_at_the_newest_position_that_is_proved() -> None:
-    keeper = keeper_of(record_at(0, held=False))
+    """Where peers hold the model, the server goes there by the certificate alone."""
+    keeper = keeper_of(record_at(0, held=False), terms_of())
+    keeper.terms.hides_hashes = True
     for name, position in zip(NAMES, [1, 3, 0, 2, 3], strict=True):
         keeper.admit(name, position, certificate(position) if position else None, None)
     assert keeper.newest_position() == 3
@@ -305,21 +307,6 @@ def test_the_session_begins_at_the_newest_position_that_is_proved() -> None:
     assert (reached.position, reached.certificate, reached.state) == (3, certificate(3), None)
     keeper.record = reached
     assert keeper.caught_up() is None
-
-
-def test_a_server_that_holds_the_model_goes_on_with_the_state_that_it_kept_and_with_no_other() -> None:
-    kept = state(1, 1)
-    keeper = keeper_of(record_at(0).voting(None, None, kept))
-    keeper.admit(NAMES[0], 1, certificate(1, 1), None)
-    reached = keeper.caught_up()
-    assert reached is not None
-    assert reached.known_state is kept
-    for shown in (certificate(1, 2), certificate(2, 1)):
-        behind = keeper_of(record_at(0).voting(None, None, kept))
-        behind.admit(NAMES[0], shown.position, shown, None)
-        with refusal(Rejection, "folder", reason=REASON.WRONG_MODEL):
-            behind.caught_up()
-        assert behind.record.position == 0
 
 
 def test_where_nobody_votes_a_server_takes_in_no_claim() -> None:

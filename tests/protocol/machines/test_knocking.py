@@ -49,7 +49,8 @@ def test_one_that_only_knocks_makes_the_others_wait_a_few_times_and_not_every_ro
 
 def test_one_that_was_not_heard_may_knock_again_after_some_rounds_and_at_once_after_its_hello() -> None:
     federation = lying_table("plain", 5).federation
-    guests = Guests(federation.roster, ParticipationRecord(), None, DoneWithout(federation.parameters, None))
+    rules = federation.rules_for(SERVER)
+    guests = Guests(rules, ParticipationRecord(), None, DoneWithout(federation.parameters, None))
     assert guests.may_knock(IDLER, 0)
     for opening in range(3):
         assert not guests.let_pass([IDLER], opening)
