@@ -27,8 +27,8 @@ INK = "#000000"
 SMALL = (4.6, 2.8)
 """The size at which a phone shows letters as large as the rest of its page."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-MOST_LETTERS = 64
-"""Of a label; a longer one would leave a chart no room. What a chart says in words has it whole."""
+MOST_LETTERS, MOST_BESIDE = 64, 34
+"""Of a label, and of one beside the axes; longer ones would leave a chart no room. What it says in words is whole."""
 HATCHES = ("", "//", "..", "xx")
 
 Points = Sequence[tuple[float, float]]
@@ -102,7 +102,7 @@ def paired_curves(
     across: str,
     up: str,
     bands: Sequence[Band] = (),
-    size: tuple[float, float] = (7.0, 4.2),
+    size: tuple[float, float] = (5.2, 4.2),
 ) -> Chart:
     """Curves from 0 to 1 in families: a colour and a mark for each family, a line style for each of its members."""
     figure, axes = _figure(size, across, up)
@@ -132,7 +132,7 @@ def paired_curves(
             )
             ends += [f"{label} from {ordered[0][1]:.2f} to {ordered[-1][1]:.2f}"] if ordered else []
     axes.set_ylim(-0.03, 1.05)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    _legend_below(figure)
     return _svg(figure, title, f"{up} over {across}. {'; '.join(ends)}" if ends else "no figures yet")
 
 
@@ -142,7 +142,7 @@ def grouped_bars(
     title: str,
     up: str,
     mark: tuple[float, str] | None = None,
-    width: float = 7.0,
+    width: float = 5.0,
 ) -> Chart:
     """Bars lying on their sides, one of each series in every group, with its figure at its end; `mark` is a line."""
     series = list(dict.fromkeys(name for bars_of in groups.values() for name in bars_of))
@@ -166,15 +166,22 @@ def grouped_bars(
         axes.bar_label(drawn, fmt="%.2f", padding=3, fontsize=9)
     if mark is not None:
         axes.axvline(mark[0], color=INK, linestyle=":", label=_literal(mark[1]))
-    axes.set_yticks(range(len(groups)), [_literal(name) for name in groups])
+    axes.set_yticks(range(len(groups)), [_literal(name, MOST_BESIDE) for name in groups])
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    _legend_below(figure)
     told = (
         f"{group}: {', '.join(f'{name} {value:.2f}' for name, value in bars_of.items())}"
         for group, bars_of in groups.items()
     )
     return _svg(figure, title, "; ".join(told) or "no figures yet")
+
+
+def _legend_below(figure: Figure) -> None:
+    """Where it covers nothing; in two columns if its words are short enough for them."""
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    columns = 2 if max(map(len, labels), default=0) <= MOST_BESIDE else 1
+    figure.legend(loc="outside lower left", ncols=columns, frameon=False, fontsize=9)
 
 
 def _style() -> AbstractContextManager[None]:
@@ -195,10 +202,10 @@ def _figure(size: tuple[float, float], across: str, up: str) -> tuple[Figure, Ax
     return figure, axes
 
 
-def _literal(text: str) -> str:
+def _literal(text: str, most: int = MOST_LETTERS) -> str:
     """Text as it stands, as far as a label has room: a dollar sign would start a formula, and a leading underscore
     hides a curve's name."""
-    room = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    room = text if len(text) <= most else f"{text[: most - 1]}…"
     shown = room.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 

@@ -33,10 +33,8 @@ def _charts(outcome: PpcOutcome) -> Iterator[Chart]:
     found = outcome.by_defence()
     highest = max(point.position for point in outcome.points)
     bands = [
-        Band(0.0, _place(GREEN_RATIO, highest), "perturbation as large as the signal", "#009e73"),
-        Band(
-            _place(WHITE_RATIO, highest), highest, "signal over ten times the perturbation", "#d55e00", "//"
-        ),
+        Band(0.0, _place(GREEN_RATIO, highest), "perturbation over signal", "#009e73"),
+        Band(_place(WHITE_RATIO, highest), highest, "signal over 10 x perturbation", "#d55e00", "//"),
     ]
     across = "log10(|B| / |E| + 1)"
     accuracy = {name: {"": [(p.position, p.accuracy) for p in points]} for name, points in found.items()}

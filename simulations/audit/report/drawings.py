@@ -10,7 +10,7 @@ from veilsum.simulations.audit.report.summary import WHO
 from veilsum.simulations.audit.report.verdicts import REALISTIC_IMAGES
 from veilsum.simulations.audit.rows.row import Row
 
-_SCALE = "SSIM: 0 is nothing of the image, 1 is the image"
+_SCALE = "SSIM (1 is the image itself)"
 _REBUILT = (STRICT_SSIM, "images count as rebuilt")
 _REFERENCES = {
     "attack": "the attack",

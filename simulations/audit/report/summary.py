@@ -84,6 +84,9 @@ def summary_of_curves(outcome: PpcOutcome, task: str) -> Summary:
         return Summary(tried, "It was interrupted before anything could be compared.", _CURVES_MEAN)
     useful = [one for one in points if one.accuracy >= whole - _NEAR]
     far = [one for one in useful if min(level["rmse"] for level in one.distances.values()) >= _FAR]
+    if not useful:
+        kept = f"the accuracy within {_NEAR:.2f} of the {whole:.2f} without a defence"
+        return Summary(tried, f"None of {len(points)} settings kept {kept}.", _CURVES_MEAN)
     came = (
         f"{len(useful)} of {len(points)} settings kept the accuracy within {_NEAR:.2f} of the {whole:.2f} without a "
         f"defence, and under {len(far)} of those no attack came nearer to the images than an error of {_FAR:g}, where "
@@ -148,12 +151,18 @@ def _came_out(found: Sequence[Verdict]) -> str:
 def _means(found: Sequence[Verdict], attacks: Sequence[Row]) -> str:
     leaking = {one.name for one in found if one.case == WORST and one.word == LEAKS}
     eased = leaking & {one.name for one in found if one.case == REALISTIC and one.word != LEAKS}
+    words = {one.word for one in found}
     said = []
     if eased:
         said.append("a sum of few images hides nothing, and large batches make it harder to read, not safe")
-    elif any(one.word == LEAKS for one in found):
+    elif LEAKS in words:
         said.append("what leaks here is open to everyone who can run the same attack")
-    said.append("what holds withstood these attacks with this budget, which is no proof that others fail")
+    elif PARTLY in words:
+        said.append("what leaks in part is not safe, since a better attack may get the rest")
+    if HOLDS in words:
+        said.append("what holds withstood these attacks with this budget, which is no proof that others fail")
+    else:
+        said.append("that an attack got no further with this budget is no proof that others get no further")
     images = [row.n for row in attacks if row.ssim is not None]
     if images and max(images) < _FEW_IMAGES:
         said.append(f"at most {_number(max(images), 'image')} stand behind a figure, too few for a claim")

@@ -213,6 +213,8 @@ def test_curves_have_three_sentences_with_their_figures() -> None:
     said = summary_of_curves(outcome, "digits")
     assert said.found.startswith("2 of 3 settings")
     assert "under 1 of those" in said.found
+    useless = PpcOutcome(points[2:], undefended=outcome.undefended)
+    assert summary_of_curves(useless, "digits").found.startswith("None of 1 settings")
     page = Opened(render(Report("PPC", "c", "smoke", sections=sections(outcome), summary=said)))
     assert page.tags.count("svg") == 4
     assert said.found in page.words
