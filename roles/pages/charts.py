@@ -219,8 +219,8 @@ def _svg(figure: Figure, title: str, words: str) -> Chart:
     opened = text.index(">", text.index("<svg"))
     width, height = figure.get_size_inches() * 72
     head = (
-        f'<svg role="img" class="chart" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}" '
-        f'{NAMESPACES} stroke-linejoin="round" stroke-linecap="butt">'
+        f'<svg role="img" class="chart" aria-label="{escape(title)}" width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}" {NAMESPACES} stroke-linejoin="round" stroke-linecap="butt">'
     )
     named = f"<title>{escape(title)}</title><desc>{escape(words)}</desc>"
     return Chart(head + named + _without_styles(text[opened + 1 :]), title)

@@ -7,7 +7,7 @@ from typing import Any
 
 from veilsum import __version__
 from veilsum.roles.learning.contract import headline
-from veilsum.roles.pages.charts import Chart, curves
+from veilsum.roles.pages.charts import SMALL, Chart, curves
 from veilsum.roles.pages.templates import page
 from veilsum.simulations.run.report import COLUMNS, rows, summary, title
 from veilsum.simulations.run.result import SimulationFacts, what_was_seen
@@ -50,15 +50,17 @@ def _early_end(result: SimulationFacts) -> str:
 def _charts(result: SimulationFacts) -> Iterator[Chart]:
     losses = [(one.round, one.loss) for one in result.rounds if one.loss is not None]
     if losses:
-        yield curves({"loss": losses}, title="Training loss per round", across="round", up="loss")
+        yield curves({"loss": losses}, title="Training loss per round", across="round", up="loss", size=SMALL)
     named = [(one.round, headline(one.metrics)) for one in result.rounds]
     measured = [(number, best[1]) for number, best in named if best is not None]
     if measured:
         name = next(best[0] for _, best in named if best is not None)
-        yield curves({name: measured}, title=f"{name} on the test set per round", across="round", up=name)
+        yield curves(
+            {name: measured}, title=f"{name} on the test set per round", across="round", up=name, size=SMALL
+        )
     if result.rounds:
         sent = {
             "up": [(one.round, one.bytes_up / len(one.members)) for one in result.rounds],
             "down": [(one.round, one.bytes_down / len(one.members)) for one in result.rounds],
         }
-        yield curves(sent, title="Bytes of one party per round", across="round", up="bytes")
+        yield curves(sent, title="Bytes of one party per round", across="round", up="bytes", size=SMALL)

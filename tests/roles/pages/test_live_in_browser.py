@@ -123,9 +123,11 @@ def test_a_screen_reader_finds_parts_charts_and_the_newest_sentence(served: Serv
 
 def test_who_wants_no_motion_sees_none(served: Served) -> None:
     with looking(served.url) as sight:
-        running = "document.querySelector('.badge').classList.add('running')"
-        moving = "getComputedStyle(document.querySelector('.badge'), '::before').animationName"
-        sight.page.evaluate(running)
+        moving = """() => {
+          const badge = document.querySelector('.badge');
+          badge.classList.add('running');
+          return getComputedStyle(badge, '::before').animationName;
+        }"""
         assert sight.page.evaluate(moving) == "none"
         sight.page.emulate_media(reduced_motion="no-preference")
         assert sight.page.evaluate(moving) == "pulse"
