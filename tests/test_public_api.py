@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,15 +15,19 @@ import numpy as np
 import pytest
 
 import veilsum
+from tests.support.federations import make_federation
+from tests.support.refusals import require_mentions
 from veilsum.protocol import schemes
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.schemes import find_scheme
+from veilsum.roles.launch.outcome import Outcome
 from veilsum.roles.learning.datasets.synthetic import synthetic_regression
 from veilsum.roles.learning.task import TaskOptions
 from veilsum.simulations import testing
 from veilsum.transport.memory.faults import Crash
 
 LONGEST_REPR = 200
+MOST_LINES = 10
 QUICK = veilsum.FederationConfig(scheme="masked", parties=("ann", "bob", "eve"), task="vectors:5", rounds=1)
 
 
@@ -136,7 +141,8 @@ def what_users_get() -> dict[str, object]:
 @pytest.mark.parametrize("what", what_users_get())
 def test_what_users_get_prints_itself_briefly_and_without_addresses_of_objects(what: str) -> None:
     text = repr(what_users_get()[what])
-    assert len(text) <= LONGEST_REPR
+    assert len(text.splitlines()) <= MOST_LINES
+    assert max(map(len, text.splitlines())) <= LONGEST_REPR
     assert " at 0x" not in text
 
 
@@ -174,10 +180,33 @@ def test_a_configuration_that_changes_much_still_prints_on_a_line_or_two() -> No
     assert text.endswith(", ...)")
 
 
-def test_a_result_says_how_far_it_came_in_one_line() -> None:
-    result = veilsum.simulate(QUICK)
-    assert repr(result).startswith("SimulationResult(scheme='masked', rounds=1 of 1, 5 values, wall_s=")
-    assert len(repr(result)) < LONGEST_REPR
+def test_a_result_says_how_far_it_came_how_good_the_model_is_beside_what_and_what_it_cost() -> None:
+    config = veilsum.FederationConfig(scheme="masked", parties=3, task="synthetic-regression", rounds=2)
+    result = veilsum.simulate(config, compare="plain")
+    title, rounds, *rest = repr(result).splitlines()
+    assert title == "masked: 3 parties, task synthetic-regression, seed 0"
+    assert rounds == f"rounds        2 of 2, loss {result.rounds[-1].loss:.4f}"
+    found = {line.split()[0]: line for line in rest}
+    require_mentions(found["r2"], f"{result.metrics['r2']:.4f}", "plain")
+    assert {"model", "ring", "bytes"} <= set(found)
+    require_mentions(repr(result.rounds[0]), "round=1", "r2")
+
+
+def test_an_audit_says_in_words_what_came_of_it_and_shows_a_notebook_the_figures() -> None:
+    result = veilsum.audit("plain", "idlg")
+    assert len(repr(result).splitlines()) <= MOST_LINES
+    require_mentions(repr(result), "idlg", "server", "plain", "LEAKS")
+    shown = result._repr_html_()
+    assert all(sentence.split(";")[0] in shown for sentence in result.summary.lines())
+    assert "<svg" in shown
+    assert f"<td>{result.rows[0].attack}</td>" in shown
+    assert result.figures()["verdicts"]
+
+
+def test_a_launch_says_how_far_it_came_and_why_it_ended(tmp_path: Path) -> None:
+    outcome = Outcome(make_federation(tmp_path / "fed"), {}, 1.5)
+    require_mentions(repr(outcome), "masked", "0", "2", outcome.exit_code)
+    assert len(repr(outcome).splitlines()) <= MOST_LINES
 
 
 def test_faults_show_what_happens_and_nothing_that_does_not() -> None:

@@ -6,6 +6,8 @@
     result = veilsum.simulate(config, drop="1@upload", compare="plain")
     print(result.metrics, result.figures()["model_sha256"])
 
+    veilsum.audit("plain", "idlg")   # what the server could read back, in words and figures
+
 A task of your own has `Samples` and what `Task` asks for; a scheme of your own is a `Scheme` that you `register`.
 `Table`, `schedules`, `play`, `check_invariants` and `rounds_under_faults` test it (specs/testing.md; the rest of the
 kit is in veilsum.simulations.testing).
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.defences.defence import Defence
     from veilsum.roles.learning.task import Samples, Task, TaskOptions
     from veilsum.simulations.attacks.attack import Attack
+    from veilsum.simulations.audit.ask import AuditResult, audit
     from veilsum.simulations.run.simulate import SimulationResult, simulate
     from veilsum.simulations.testing import (
         InvariantViolated,
@@ -44,6 +47,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attack",
+    "AuditResult",
     "Defence",
     "Faults",
     "FederationConfig",
@@ -56,6 +60,7 @@ __all__ = [
     "Table",
     "Task",
     "TaskOptions",
+    "audit",
     "check_invariants",
     "play",
     "register",
@@ -67,6 +72,7 @@ __all__ = [
 _TESTING = "veilsum.simulations.testing"
 _HOMES = {
     "Attack": "veilsum.simulations.attacks.attack",
+    "AuditResult": "veilsum.simulations.audit.ask",
     "Defence": "veilsum.roles.learning.defences.defence",
     "Faults": "veilsum.transport.memory.faults",
     "FederationConfig": "veilsum.roles.config.federation_config",
@@ -79,6 +85,7 @@ _HOMES = {
     "Table": _TESTING,
     "Task": "veilsum.roles.learning.task",
     "TaskOptions": "veilsum.roles.learning.task",
+    "audit": "veilsum.simulations.audit.ask",
     "check_invariants": _TESTING,
     "play": _TESTING,
     "register": "veilsum.protocol.schemes",

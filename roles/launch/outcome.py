@@ -35,7 +35,7 @@ class End:
         return f"{self.party}: {self.why}"
 
 
-@dataclass
+@dataclass(repr=False)
 class Outcome:
     """What became of a launched federation."""
 
@@ -48,6 +48,22 @@ class Outcome:
     missing: Sequence[str] = ()
     """Who ended before the server was started, which was allowed."""
     nursery_lost: bool = False
+
+    def __repr__(self) -> str:
+        """How far it came, who was lost, and what came first of what went wrong."""
+        config = self.loaded.config
+        rounds = len({one["round"] for one in self.facts("round_committed", SERVER)})
+        lines = [
+            f"launch: {config.scheme}, {len(config.parties)} parties, task {config.task}",
+            f"rounds        {rounds} of {config.rounds}, {self.wall_s:.1f} s, exit code {self.exit_code}",
+        ]
+        if self.interrupted:
+            lines.append("interrupted")
+        if self.lost:
+            lines.append(f"lost          {', '.join(one.party for one in self.lost)}")
+        if self.cause is not None:
+            lines.append(f"cause         {self.cause}")
+        return "\n".join(lines)
 
     @property
     def server(self) -> Child | None:

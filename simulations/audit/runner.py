@@ -16,8 +16,10 @@ from veilsum.simulations.audit.rows.row import Row
 from veilsum.simulations.audit.steps import Steps
 
 
-@dataclass
+@dataclass(repr=False)
 class Outcome:
+    """The rows of an audit, and what is to be said besides."""
+
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
@@ -27,6 +29,9 @@ class Outcome:
     """What was to be attacked, too, and could not be, with the reason."""
     matrix: list[dict[str, str]] | None = None
     """Who learns what, if it was condensed: a line for each adversary."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.rows)} rows, {len(self.notes) + len(self.failed)} notes)"
 
     def add(self, other: Outcome) -> None:
         """What came out of a further part of the same run."""

@@ -29,7 +29,7 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.numbers.ring import add_into
 from veilsum.protocol.wire.carried import Carried
 from veilsum.protocol.wire.messages import Message
-from veilsum.roles.learning.contract import LocalUpdate, sha256_of
+from veilsum.roles.learning.contract import LocalUpdate, headline, sha256_of
 from veilsum.roles.process.observer import RunObserver
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.invariants import InvariantViolated
@@ -62,8 +62,10 @@ class RoundRecord:
 
     def __repr__(self) -> str:
         loss = "" if self.loss is None else f", loss={self.loss:.4g}"
+        best = headline(self.metrics)
+        measured = "" if best is None else f", {best[0]}={best[1]:.4g}"
         return (
-            f"RoundRecord(round={self.round}, attempt={self.attempt}, {len(self.members)} members{loss}, "
+            f"RoundRecord(round={self.round}, attempt={self.attempt}, {len(self.members)} members{loss}{measured}, "
             f"model_sha256={self.model_sha256[:16]!r})"
         )
 

@@ -67,6 +67,25 @@ def summary(result: SimulationFacts) -> Iterator[str]:
         yield from (f"warning: {text}" for text in result.recorder.warnings)
 
 
+def brief(result: SimulationFacts) -> Iterator[str]:
+    """What a prompt shows: nothing that must be computed first, in ten lines at most."""
+    yield title(result)
+    wanted = result.federation.config.rounds
+    last = result.rounds[-1].loss if result.rounds else None
+    yield f"rounds        {len(result.rounds)} of {wanted}" + (
+        f", loss {last:.4f}" if last is not None else ""
+    )
+    yield from _outcome(result)
+    yield from _comparison(result)
+    up, down = result.bytes_up_over_plain, result.bytes_down_over_plain
+    if up is not None and down is not None:
+        yield f"bytes         up {up:.2f} x, down {down:.2f} x of plain FedAvg"
+    if result.lie is not None:
+        yield "lie           one was told: result.lie says what became of it"
+    if result.recorder.warnings:
+        yield f"warnings      {len(result.recorder.warnings)}: result.recorder.warnings"
+
+
 def _outcome(result: SimulationFacts) -> Iterator[str]:
     lost = [node.name for node in result.simulation.participants if not node.alive]
     if lost:

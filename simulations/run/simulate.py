@@ -47,12 +47,10 @@ class SimulationResult(SimulationFacts):
     """What became of a simulated run, and how a prompt and a notebook show it."""
 
     def __repr__(self) -> str:
-        config = self.federation.config
-        end = "" if self.failed is None else f", failed={self.failed.reason.value!r}"
-        return (
-            f"SimulationResult(scheme={config.scheme!r}, rounds={len(self.rounds)} of {config.rounds}, "
-            f"{len(self.model)} values{end}, wall_s={self.wall_s:.1f})"
-        )
+        """How far it came, how good the model is beside what, and what it cost, in a few lines."""
+        from veilsum.simulations.run.report import brief
+
+        return "\n".join(brief(self))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: curves, the table of rounds, and who saw what."""
