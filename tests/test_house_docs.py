@@ -39,6 +39,7 @@ IMPLEMENTED = {
     "schemes": "3",
     "testing": "",
     "lies": "",
+    "invitations": "",
     "page": "",
 }
 """Pages that code implements, each with the sections that say nothing to implement: notation, overviews, vectors."""

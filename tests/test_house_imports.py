@@ -46,6 +46,7 @@ LIBRARIES: dict[str, dict[str, set[str]]] = {
         "": {"numpy", "cryptography", "msgpack", "rich"},
         "learning": {"torch", "safetensors"},
         "broker": {"amqtt"},
+        "invitations": {"mnemonic"},
         "cli": {"shtab"},
         "pages": {"jinja2", "matplotlib", "starlette", "uvicorn"},
     },

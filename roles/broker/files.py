@@ -29,7 +29,7 @@ from veilsum.roles.federation.private_files import (
 )
 from veilsum.roles.federation.public_files import replace_public_file
 from veilsum.transport.limits import MIB, Limits
-from veilsum.transport.mqtt.topics import Topics
+from veilsum.transport.mqtt.topics import NOTICES, Topics
 
 CARRIER = "MQTT"
 """What a broker speaks, for people."""
@@ -117,12 +117,17 @@ def mosquitto_configuration(config: FederationConfig) -> str:
     )
 
 
-def access_list(federation_id: str, names: Iterable[str]) -> str:
+def access_list(federation_id: str, names: Iterable[str], invited: Iterable[str] = ()) -> str:
     """The text of mosquitto's acl file: what each of these identities needs, and nothing else."""
-    topics = Topics(federation_id)
+    topics, full = Topics(federation_id), set(names)
     blocks = []
-    for name in sorted(set(names)):
-        rules = topics.observer_rules() if is_observer(name) else topics.access_rules(name)
+    for name in sorted(full | set(invited)):
+        if is_observer(name):
+            rules = topics.observer_rules()
+        elif name == NOTICES:
+            rules = topics.notice_rules()
+        else:
+            rules = topics.access_rules(name) if name in full else topics.invited_rules()
         blocks.append("\n".join([f"user {topics.login(name)}", *(rule.mosquitto() for rule in rules)]))
     return "\n\n".join(blocks) + "\n"
 
@@ -143,15 +148,24 @@ def read_password_file(folder: Path) -> dict[str, str]:
     return dict(require_login_line(line) for line in lines if line)
 
 
-def write_logins(folder: Path, logins: Mapping[str, str], federation_id: str, names: Iterable[str]) -> None:
-    """Replace password file and access list; only the named identities and observers are let in."""
-    admitted = {*names, *filter(is_observer, logins)}
+def write_logins(
+    folder: Path,
+    logins: Mapping[str, str],
+    federation_id: str,
+    names: Iterable[str],
+    invited: Iterable[str] = (),
+) -> None:
+    """Replace password file and access list; only these identities, observers and the roster's own login are let in."""
+    admitted = {*names, *(name for name in logins if is_observer(name) or name == NOTICES)}
+    waiting = {*invited} - admitted
     topics = Topics(federation_id)
     lines = [
-        with_login(line, topics.login(name)) for name, line in sorted(logins.items()) if name in admitted
+        with_login(line, topics.login(name))
+        for name, line in sorted(logins.items())
+        if name in admitted | waiting
     ]
     replace_private_file(folder / PASSWORDS, "".join(f"{line}\n" for line in lines).encode("ascii"))
-    replace_private_file(folder / ACCESS_LIST, access_list(federation_id, admitted).encode("ascii"))
+    replace_private_file(folder / ACCESS_LIST, access_list(federation_id, admitted, waiting).encode("ascii"))
 
 
 def write_configuration(folder: Path, config: FederationConfig) -> None:

@@ -44,10 +44,15 @@ _ITERATIONS = 1000
 _LINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,95}):\$7\$(\d{1,7})\$([A-Za-z0-9+/=]{4,64})\$([A-Za-z0-9+/=]{88})")
 
 
+def new_login(name: str, random: RandomBytes = system_entropy) -> tuple[bytes, str]:
+    """A password, and its line for the password file."""
+    password = base64.urlsafe_b64encode(random(_PASSWORD_BYTES)).rstrip(b"=")
+    return password, password_line(require_party_id(name), password.decode("ascii"), random(_SALT_BYTES))
+
+
 def create_login(folder: Path, name: str, random: RandomBytes = system_entropy) -> str:
     """Make a password for the party whose key folder this is; returns its line for the password file."""
-    password = base64.urlsafe_b64encode(random(_PASSWORD_BYTES)).rstrip(b"=")
-    line = password_line(require_party_id(name), password.decode("ascii"), random(_SALT_BYTES))
+    password, line = new_login(name, random)
     create_private_file(folder / PASSWORD_FILE, password + b"\n")
     create_private_file(folder / LOGIN_FILE, line.encode("ascii") + b"\n")
     return line

@@ -52,6 +52,12 @@ COMMANDS = (
         "a script that completes commands and options in your shell",
         "veilsum.roles.commands.prepare.completion",
     ),
+    Command(
+        "invite",
+        "Prepare",
+        "invite parties, each with one file and twelve words",
+        "veilsum.roles.commands.prepare.invite",
+    ),
     Command("keys", "Prepare", "make the keys of a party", "veilsum.roles.commands.prepare.keys"),
     Command("roster", "Prepare", "who belongs to a federation", "veilsum.roles.commands.roster"),
     Command(
@@ -60,6 +66,13 @@ COMMANDS = (
         "a whole federation as processes on this machine",
         "veilsum.roles.commands.run.launch",
     ),
+    Command(
+        "host",
+        "Run",
+        "broker and server on this machine, for parties elsewhere",
+        "veilsum.roles.commands.run.host",
+    ),
+    Command("join", "Run", "come to a federation by invitation", "veilsum.roles.commands.run.join"),
     Command("broker", "Run", "the message broker of a federation", "veilsum.roles.commands.run.broker"),
     Command("server", "Run", "the server of a federation", "veilsum.roles.commands.run.role:SERVER"),
     Command(

@@ -1,5 +1,8 @@
 """Whom the broker of a federation lets in: the enrolled identities and a few observers, each with a login of its own.
 
+A party that is invited has its login before it is enrolled, and may read the roster with it, nothing else. Open
+invitations are files in FOLDER/invitations; roles/invitations/ writes them.
+
 Implements specs/broker.md, section 1.
 """
 
@@ -17,6 +20,12 @@ from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.folder import BROKER_FOLDER
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, SignedRoster, read_roster
 
+INVITATIONS_FOLDER = "invitations"
+OPEN = ".invite"
+USED = ".used"
+NOTICES_FOLDER = "notices"
+"""In the broker's folder: the login under which the roster is handed out."""
+
 
 def logins_of(folder: Path, signed: SignedRoster) -> dict[str, str]:
     """Name -> line of its login, of all who have one."""
@@ -24,9 +33,20 @@ def logins_of(folder: Path, signed: SignedRoster) -> dict[str, str]:
 
 
 def publish_logins(folder: Path, signed: SignedRoster, logins: Mapping[str, str]) -> None:
-    """Let in the enrolled identities that have a login, and the observers."""
+    """Let in the enrolled identities that have a login, and the observers; who is invited reads the roster."""
     names = [identity.name for identity in signed.roster.identities]
-    write_logins(folder / BROKER_FOLDER, logins, signed.federation_id, names)
+    write_logins(folder / BROKER_FOLDER, logins, signed.federation_id, names, invited_names(folder))
+
+
+def invited_names(folder: Path) -> list[str]:
+    """Who has an open invitation."""
+    return sorted(path.stem for path in (folder / INVITATIONS_FOLDER).glob(f"*{OPEN}"))
+
+
+def forget_invitation(folder: Path, name: str) -> None:
+    """Nobody can enrol under this name any more but by a new invitation, or by public files."""
+    for suffix in (OPEN, USED):
+        (folder / INVITATIONS_FOLDER / f"{name}{suffix}").unlink(missing_ok=True)
 
 
 def configure_broker(folder: Path, organiser_folder: Path) -> None:

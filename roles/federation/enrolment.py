@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING
 from veilsum.protocol.agreed.anchor import Anchor
 from veilsum.protocol.agreed.parameters import Weights
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
-from veilsum.protocol.errors import AbortReason, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId, require_party_id
 from veilsum.roles.broker.files import AUTHORITY, write_certificates, write_configuration
 from veilsum.roles.broker.logins import (
-    LOGIN_FILE,
     OBSERVER,
     OBSERVERS,
     create_login,
     is_observer,
-    require_login_line,
 )
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import NAMING_CODE
-from veilsum.roles.federation.admission import logins_of, publish_logins
+from veilsum.roles.federation.admission import forget_invitation, logins_of, publish_logins
 from veilsum.roles.federation.anchoring import (
     ChooseAnchor,
     Stated,
@@ -40,26 +38,22 @@ from veilsum.roles.federation.anchoring import (
 from veilsum.roles.federation.beginning import (
     MODEL_FILE,
     agreed_model,
-    read_stated_model,
     state_first_models,
     who_states_anew,
     write_model,
 )
 from veilsum.roles.federation.first_models import (
-    FIRST_MODEL_FILE,
     FirstModel,
     keep_statement,
     kept_statements,
-    read_first_model,
     settings_hash,
 )
 from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, ORGANISER_FOLDER, enrolment_problems
 from veilsum.roles.federation.keystore import (
-    PUBLIC_FILE,
     create_identity,
     load_identity,
-    read_public_identity,
 )
+from veilsum.roles.federation.newcomers import Newcomer, newcomer_from_files, sent_model, sent_statements
 from veilsum.roles.federation.pins import accept_roster, pin_organiser
 from veilsum.roles.federation.private_files import make_private_folder
 from veilsum.roles.federation.public_files import replace_public_file
@@ -133,7 +127,7 @@ def create_federation(
 def begin_anew(folder: Path, organiser_folder: Path, init: Path | None) -> SignedRoster:
     """Begin another chain in a federation all of whose keys are here: with the model of a file, or with the task's."""
     signed = read_roster(folder / ROSTER_FILE)
-    _require_organiser(folder, organiser_folder, signed)
+    require_organiser(folder, organiser_folder, signed)
     parties = [load_identity(folder / KEYS_FOLDER / name) for name in signed.roster.participants]
     config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     sent = state_first_models(folder, config, parties, init)
@@ -154,37 +148,39 @@ def add_party(
     folder: Path, organiser_folder: Path, public_file: Path, login_file: Path | None
 ) -> SignedRoster:
     """Enrol a party by its public files; a party of that name with other keys must be evicted first."""
-    if public_file.is_dir():
-        public_file = public_file / PUBLIC_FILE
-    identity = read_public_identity(public_file)
+    return add_newcomers(folder, organiser_folder, [newcomer_from_files(public_file, login_file)])
+
+
+def add_newcomers(folder: Path, organiser_folder: Path, newcomers: Sequence[Newcomer]) -> SignedRoster:
+    """Enrol several parties in one version of the roster, or none of them."""
     signed = read_roster(folder / ROSTER_FILE)
-    for listed in signed.roster.identities:
-        if listed.name == identity.name:
+    logins, evicted = logins_of(folder, signed), dict(signed.evicted)
+    listed = {one.name for one in signed.roster.identities}
+    for one in newcomers:
+        name = one.identity.name
+        if name in listed:
             raise RosterRefused(
                 folder / ROSTER_FILE,
                 AbortReason.WRONG_ROSTER,
-                f"{listed.name} is listed already: to replace its keys, first veilsum roster evict",
+                f"{name} is listed already: to replace its keys, first veilsum roster evict",
             )
-    logins = logins_of(folder, signed)
-    login_file = login_file or public_file.with_name(LOGIN_FILE)
-    if login_file.exists():
-        name, line = require_login_line(login_file.read_text(encoding="ascii"))
-        if name != identity.name:
-            raise LocalProtocolError(f"{login_file} is the login of {name}, not of {identity.name}")
-        logins[name] = line
-    evicted = {name: version for name, version in signed.evicted.items() if name != identity.name}
-    beside = public_file.with_name(FIRST_MODEL_FILE)
-    files = [beside] if beside.exists() else []
-    sent = _sent_statements([identity], files)
-    model = _sent_model(files)
-    change = _Change((*signed.roster.identities, identity), evicted, logins, sent, model)
+        listed.add(name)
+        evicted.pop(name, None)
+        if one.login is not None:
+            logins[name] = one.login
+    identities = (*signed.roster.identities, *(one.identity for one in newcomers))
+    sent = {one.identity.name: one.stated for one in newcomers if one.stated is not None}
+    model = next((one.model for one in newcomers if one.model is not None), None)
+    change = _Change(identities, evicted, logins, sent, model)
     return _sign(folder, organiser_folder, signed, change, anchor_after_change)
 
 
 def evict_party(folder: Path, organiser_folder: Path, name: str) -> SignedRoster:
     """Take a party off the roster and off the broker; its name is remembered as evicted."""
     signed = read_roster(folder / ROSTER_FILE)
-    return _sign(folder, organiser_folder, signed, _without(folder, signed, name), anchor_after_change)
+    after = _sign(folder, organiser_folder, signed, _without(folder, signed, name), anchor_after_change)
+    forget_invitation(folder, name)
+    return after
 
 
 def sign_again(
@@ -199,9 +195,9 @@ def sign_again(
         raise ParameterError(
             ["there is no chain to leave: the scheme keeps none, or veilsum roster sign begins the first one"]
         )
-    _require_organiser(folder, organiser_folder, signed)
-    sent = _sent_statements(signed.roster.identities, first_models)
-    model = _sent_model(first_models)
+    require_organiser(folder, organiser_folder, signed)
+    sent = sent_statements(signed.roster.identities, first_models)
+    model = sent_model(first_models)
     config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     config.require_workable()
     if anew := who_states_anew(folder, signed, config, tuple(sent)):
@@ -299,33 +295,6 @@ def _without(folder: Path, signed: SignedRoster, name: str | None) -> _Change:
     return _Change(identities, evicted, logins)
 
 
-def _sent_statements(
-    identities: Sequence[PublicIdentity], files: Sequence[Path]
-) -> dict[PartyId, FirstModel]:
-    """What the files say, if it is the word of one of these parties."""
-    by_name = {one.name: one for one in identities}
-    sent = {}
-    for path in files:
-        stated = read_first_model(path)
-        if stated.name not in by_name:
-            raise ParameterError([f"{path} is the first model of {stated.name}, who is not being enrolled"])
-        try:
-            stated.require_stated_by(by_name[stated.name])
-        except Rejection as refusal:
-            raise ParameterError([f"{path}: {refusal.detail}; ask {stated.name} for a new one"]) from None
-        sent[stated.name] = stated
-    return sent
-
-
-def _sent_model(files: Sequence[Path]) -> Model | None:
-    """The first model itself, where its file came with a statement; one that is not what was stated is refused."""
-    for path in files:
-        if (model := path.with_name(MODEL_FILE)).exists():
-            stated = read_first_model(path)
-            return read_stated_model(model, stated, f"that {stated.name} stated")
-    return None
-
-
 def _sign(
     folder: Path,
     organiser_folder: Path,
@@ -333,7 +302,7 @@ def _sign(
     change: _Change,
     choose_anchor: ChooseAnchor,
 ) -> SignedRoster:
-    organiser = _require_organiser(folder, organiser_folder, before)
+    organiser = require_organiser(folder, organiser_folder, before)
     config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     config.require_workable()
     _require_free_names(config)
@@ -356,7 +325,7 @@ def _sign(
     return signed
 
 
-def _require_organiser(folder: Path, organiser_folder: Path, before: SignedRoster) -> Identity:
+def require_organiser(folder: Path, organiser_folder: Path, before: SignedRoster) -> Identity:
     """The organiser whose roster this is, by its own key; asked for before anything that the settings name is run."""
     organiser = load_identity(organiser_folder)
     if organiser.public != before.organiser:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.crypto.domains import DIGEST_BYTES, domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity
@@ -85,15 +85,25 @@ def state_first_model(identity: Identity, model: Model) -> FirstModel:
 
 
 def write_first_model(path: Path, stated: FirstModel) -> None:
-    document = {
-        "format": _FORMAT,
-        "format_version": _FORMAT_VERSION,
+    document = {"format": _FORMAT, "format_version": _FORMAT_VERSION, **first_model_fields(stated)}
+    replace_public_file(path, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def first_model_fields(stated: FirstModel) -> dict[str, int | str]:
+    """A statement as fields of JSON."""
+    return {
         "name": stated.name,
         "length": stated.length,
         "model_hash": stated.model_hash.hex(),
         "signature": to_base64(stated.signature),
     }
-    replace_public_file(path, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def first_model_from_fields(fields: Mapping[str, Any]) -> FirstModel:
+    """A statement of these fields; others are for the caller."""
+    model_hash = bytes.fromhex(fields["model_hash"])
+    length = _require_model(fields["length"], model_hash)
+    return FirstModel(require_party_id(fields["name"]), length, model_hash, from_base64(fields["signature"]))
 
 
 def read_first_model(path: Path) -> FirstModel:
@@ -109,11 +119,7 @@ def read_first_model(path: Path) -> FirstModel:
             raise ValueError(f"its format is not {_FORMAT!r}")
         if fields["format_version"] != _FORMAT_VERSION:
             raise ValueError(f"its format version is {fields['format_version']!r}, not {_FORMAT_VERSION}")
-        model_hash = bytes.fromhex(fields["model_hash"])
-        length = _require_model(fields["length"], model_hash)
-        return FirstModel(
-            require_party_id(fields["name"]), length, model_hash, from_base64(fields["signature"])
-        )
+        return first_model_from_fields(fields)
     except (ProtocolError, ValueError, TypeError, RecursionError) as error:
         raise ParameterError([f"{path}: {error}; ask the party for a new one"]) from None
 

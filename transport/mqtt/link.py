@@ -121,6 +121,7 @@ class MqttLink:
         self._publishing: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(LINK_DEPTH)
         self._statuses: StatusQueue | None = None
+        self._notices: asyncio.Queue[bytes] | None = None
         self._ever_connected = asyncio.Event()
         self._last_trouble = "no attempt was made"
         self._told_trouble = ""
@@ -194,6 +195,19 @@ class MqttLink:
                 await self._client.subscribe(self._topics.all_statuses())
         while True:
             yield await self._statuses.get()
+
+    async def publish_notice(self, notice: bytes) -> None:
+        """Hand something out to all that listen; at most once, kept by nobody."""
+        await self._publish(self._topics.notice(), notice)
+
+    async def notices(self) -> AsyncGenerator[bytes, None]:
+        """What is handed out to all, from now on; who wrote it is not known."""
+        self._notices = asyncio.Queue(1)
+        if self._client is not None:
+            with contextlib.suppress(aiomqtt.MqttError):
+                await self._client.subscribe(self._topics.notice())
+        while True:
+            yield await self._notices.get()
 
     async def _publish(self, topic: str, payload: bytes, qos: int = 0) -> None:
         """Hand over to a task of our own, which ends with the connection; aiomqtt's publish alone would not.
@@ -299,6 +313,8 @@ class MqttLink:
             wanted = []
         if self._statuses is not None:
             wanted.append(self._topics.all_statuses())
+        if self._notices is not None:
+            wanted.append(self._topics.notice())
         for topic in wanted:
             await client.require_subscribed(topic, self._broker, self._address)
 
@@ -328,6 +344,9 @@ class MqttLink:
                     await self._events.put(GoneHint(party))
             elif self._statuses is not None and (party := self._topics.party_of_status(topic)) is not None:
                 self._statuses.offer(Datagram(party, payload))
+            elif self._notices is not None and topic == self._topics.notice():
+                if not self._notices.full():
+                    self._notices.put_nowait(payload)
             elif self._topics.party_of_status(topic) is None:
                 self.foreign.refuse("packet", "", f"topic {topic[:LONGEST_TOPIC]!r} is none of ours")
 

@@ -3,6 +3,7 @@
     veilsum/<federation>/<receiver>/from/<sender>    datagrams; the sender is a hint
     veilsum/<federation>/<party>/status              what a party tells about itself
     veilsum/<federation>/<party>/gone                the last will of a party
+    veilsum/<federation>/organiser/notice            what is handed out to all: the signed roster
 
 `<federation>` is a hash of the federation's identifier, so that federations on one broker never mix and the
 broker does not learn what they are called; every login begins with it. A broker that enforces `access_rules` lets each
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from veilsum.transport.base import Address
 
 ROOT = "veilsum"
+NOTICES = "organiser"
+"""The login that hands out; no party is called so."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH_DIGITS = 32
 
@@ -78,6 +81,9 @@ class Topics:
     def all_gone(self) -> str:
         return f"{self._base}/+/gone"
 
+    def notice(self) -> str:
+        return f"{self._base}/{NOTICES}/notice"
+
     def sender_of(self, topic: str, receiver: Address) -> Address | None:
         """Who is named as the sender of a datagram for `receiver`, or None if the topic is anything else."""
         return _last_level(topic, f"{self._base}/{receiver}/from/")
@@ -100,7 +106,16 @@ class Topics:
             AccessRule(True, f"{self._base}/+/from/{require_name(party)}"),
             AccessRule(True, self.status(party)),
             AccessRule(True, self.gone(party)),
+            *self.invited_rules(),
         )
+
+    def invited_rules(self) -> tuple[AccessRule, ...]:
+        """What a party may do before it is enrolled: read what is handed out to all."""
+        return (AccessRule(False, self.notice()),)
+
+    def notice_rules(self) -> tuple[AccessRule, ...]:
+        """What who hands out needs."""
+        return (AccessRule(True, self.notice()),)
 
     def observer_rules(self) -> tuple[AccessRule, ...]:
         """What who only watches needs: to read statuses, and to write nothing."""

@@ -1,13 +1,16 @@
-"""Enrol a party: list its public keys in a new version of the roster.
+"""Enrol parties: list their public keys in a new version of the roster.
 
-The party's name must be among the parties in federation.toml; a new one is added there first. Compare the
-fingerprint that this command prints with the party, over another channel than the one its file came by.
+A FILE is what a party sent: NAME.enrolment in answer to an invitation (veilsum invite), or identity.pub.json with
+broker-login and first-model.json beside it, or the folder with these. Several are enrolled together, or none of them.
+The name must be among the parties in federation.toml; a new one is added there first. All must begin with the same
+model.
 
-What the party begins with, first-model.json, is taken from beside FILE. Where the parties hold the chain of models, all
-must begin with the same one.
+Compare the words that this command prints with each party on the telephone (or the fingerprint): whoever stole an
+invitation could have sent keys of his own. If they differ: veilsum roster evict, then veilsum invite --again.
 
-example:
-  veilsum roster add fed alice/identity.pub.json
+examples:
+  veilsum roster add fed alice.enrolment bob.enrolment carol.enrolment
+  veilsum roster add fed post/alice
 """
 
 from __future__ import annotations
@@ -26,7 +29,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_change_arguments(parser)
     parser.add_argument(
-        "public", metavar="FILE", type=Path, help="identity.pub.json of the party, or its folder"
+        "files",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        help="what a party sent: NAME.enrolment, or its public files",
     )
     parser.add_argument(
         "--login",
@@ -38,15 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.broker.files import read_logins
-    from veilsum.roles.federation.enrolment import add_party
     from veilsum.roles.federation.folder import BROKER_FOLDER
+    from veilsum.roles.invitations.inviting import enrol
+    from veilsum.roles.invitations.words import words_of_identity
 
     before = {one.name for one in _listed(args.folder)}
-    signed = add_party(args.folder, organiser_folder(args), args.public, args.login)
+    signed = enrol(args.folder, organiser_folder(args), args.files, args.login)
     for identity in signed.roster.identities:
         if identity.name in before:
             continue
-        sys.stdout.write(f"{identity.role} {identity.name}, fingerprint {identity.fingerprint}\n")
+        sys.stdout.write(
+            f"{identity.role} {identity.name}, fingerprint {identity.fingerprint}\n"
+            f"  {identity.name} must read the same: {words_of_identity(identity)}\n"
+        )
         if identity.name not in read_logins(args.folder / BROKER_FOLDER, signed.federation_id):
             sys.stdout.write(f"no broker-login came with it: the broker will not let {identity.name} in\n")
     return report(signed, args.folder, "enrolled")

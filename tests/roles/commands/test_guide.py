@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ class Walk:
     """The steps of a section, each with what its text says is carried from one machine to another."""
 
     def __init__(self, folder: Path, section: str) -> None:
-        self.steps = [f"### {one}" for one in section.split("### ")[1:]]
+        self.steps = section.split("#### Step ")[1:] or [section]
         self.port = str(free_port())
         self.sites = {name: Site(folder / name, number) for number, name in enumerate(PARTIES)}
         self.sites |= {name: Site(folder / name) for name in ("office", "broker")}
@@ -33,7 +34,12 @@ class Walk:
 
     def words(self, words: list[str], site: str) -> list[str]:
         """A command as this machine types it: with its own name, data and organiser's fingerprint."""
-        own = {"alice": site, "broker.example.org": "localhost", "/data/ecg": "data"}
+        own = {
+            "alice": site,
+            "broker.example.org": "localhost",
+            "office.example.org": "localhost",
+            "/data/ecg": "data",
+        }
         text = "\n".join(words)
         for printed, here in own.items():
             text = text.replace(printed, here) if not printed.startswith("alice") or site in PARTIES else text
@@ -47,17 +53,20 @@ class Walk:
         for site, words in commands_of(self.steps[step]):
             if site == "alice":
                 yield from ((name, self.words(words, name)) for name in PARTIES)
-            elif any("alice" in word.split("/") for word in words):
+            elif any("alice" in word.split("/") for word in words):  # what comes from each by post
                 yield from ((site, [word.replace("alice", name) for word in words]) for name in PARTIES)
             else:
                 yield site, self.words(words, site)
 
 
-@pytest.fixture
-def walk(tmp_path: Path) -> Iterator[Walk]:
+def section(begin: str, end: str) -> str:
     text = GUIDE.read_text()
-    section = text[text.index("## 3. Three machines and more") : text.index("## 4. While it runs")]
-    walk = Walk(tmp_path, section)
+    return text[text.index(begin) : text.index(end)]
+
+
+@contextlib.contextmanager
+def walking(walk: Walk) -> Iterator[Walk]:
+    """Whatever happens, nothing is left running."""
     try:
         yield walk
     finally:
@@ -65,8 +74,61 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
             site.stop()
 
 
-def test_the_commands_of_the_guide_lead_from_nothing_to_a_model(walk: Walk) -> None:
+def require_one_model(walk: Walk, folder: str) -> None:
+    """All parties hold the same model, of all rounds."""
+    models = set()
+    for name in PARTIES:
+        model, rounds = held_model(load_federation(walk.sites[name].folder / folder.format(name)), name)
+        models.add(model.tobytes())
+        assert rounds == 2
+    assert len(models) == 1
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path) -> Iterator[Walk]:
+    with walking(Walk(tmp_path, section("### By hand", "## 4. While it runs"))) as walk:
+        yield walk
+
+
+@pytest.fixture
+def by_invitation(tmp_path: Path) -> Iterator[Walk]:
+    with walking(Walk(tmp_path, section("### By invitation", "### By hand"))) as walk:
+        yield walk
+
+
+def test_four_organisations_come_from_nothing_to_a_model_by_invitation(by_invitation: Walk) -> None:
+    """Two commands of each party, four of the organiser, one file each way and the words on the telephone."""
+    walk, typed = by_invitation, dict.fromkeys((*PARTIES, "office"), 0)
+    office, telephone, words_of_keys = walk.sites["office"], dict[str, str](), dict[str, str]()
+    for site, words in walk.commands(0):
+        typed[site] += 1
+        if words[1] == "invite":
+            printed = office.run(words)
+            telephone = dict(re.findall(r"read to (\w+) on the telephone: (.+)", printed))
+            assert len(set(telephone.values())) == len(PARTIES)
+            for name in PARTIES:
+                walk.sites[name].receive(office.folder / f"fed/invitations/{name}.invite", f"{name}.invite")
+        elif words[1] == "join" and not (walk.sites[site].folder / site).exists():
+            printed = walk.sites[site].run(words, telephone[site] + "\n")
+            (words_of_keys[site],) = re.findall(r"read to them: +(.+)", printed)
+            office.receive(walk.sites[site].folder / site / f"{site}.enrolment", f"{site}.enrolment")
+        elif words[1] == "roster":
+            assert dict(re.findall(r"(\w+) must read the same: (.+)", office.run(words))) == words_of_keys
+        elif words[1] in ("host", "join"):
+            walk.sites[site].start(words)
+        else:
+            walk.sites[site].run(words)
+    assert typed.pop("office") == 4
+    assert set(typed.values()) == {2}
+    for site in walk.sites.values():
+        for process in site.started:
+            assert process.wait(timeout=SECONDS) == 0, [one.said() for one in walk.sites.values()]
+    require_one_model(walk, "{}")
+
+
+def test_the_commands_of_the_guide_lead_from_nothing_to_a_model_by_hand(by_hand: Walk) -> None:
     """The office has neither the package of the task nor its data, and the server needs none of it either."""
+    walk = by_hand
     for site, words in walk.commands(0):
         walk.fingerprint = FINGERPRINT.findall(walk.sites[site].run(words))[0]
     for name in (*PARTIES, "broker"):
@@ -109,11 +171,6 @@ def test_the_commands_of_the_guide_lead_from_nothing_to_a_model(walk: Walk) -> N
     parties = [walk.sites[site].start(words) for site, words in walk.commands(3) if site in PARTIES]
     for process in (started["server"], *parties):
         assert process.wait(timeout=SECONDS) == 0, [site.said() for site in walk.sites.values()]
-    models = set()
-    for name in PARTIES:
-        model, rounds = held_model(load_federation(walk.sites[name].folder / "fed"), name)
-        models.add(model.tobytes())
-        assert rounds == 2
-    assert len(models) == 1
+    require_one_model(walk, "fed")
     with pytest.raises(LocalProtocolError):
         held_model(load_federation(walk.sites["broker"].folder / "fed"), "server")

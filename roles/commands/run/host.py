@@ -1,0 +1,58 @@
+"""Run the broker and the server of a federation on this machine, and hand the signed roster out to who joins.
+
+It takes DIR/broker and DIR/keys/server, as `veilsum init` and `veilsum invite` leave them. Parties that were invited
+and enrolled take the roster from the broker while this runs, and begin. After `veilsum roster add`, `evict` or `sign`
+the broker lets in whom it is to; the server takes part under the roster that it started with, so start this again. It
+goes on from the last checkpoint, if there is one.
+
+examples:
+  veilsum host fed
+  veilsum host fed --log-format json
+
+exit codes:
+  0    the run has all its rounds
+  1    the run failed, or the broker did not start; the last line says why
+  2    settings, roster or keys do not fit
+  130  stopped by SIGINT or SIGTERM
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veilsum.roles.monitor.log_format import LOG_FORMATS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")
+    parser.add_argument("--fresh", action="store_true", help="forget an earlier run")
+    parser.add_argument(
+        "--embedded", action="store_true", help="the embedded broker, even if mosquitto is there"
+    )
+    parser.add_argument(
+        "--init", type=Path, metavar="FILE", help="the model before the first round, as safetensors"
+    )
+    parser.add_argument(
+        "--log-format", choices=LOG_FORMATS, default="text", help="lines on standard error (default text)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from veilsum.protocol.crypto.identity import Role
+    from veilsum.protocol.identifiers import SERVER
+    from veilsum.roles.launch.hosting import hosting
+    from veilsum.roles.process.context import RoleOptions, enter_role
+    from veilsum.roles.process.run import run_role
+
+    options = RoleOptions(
+        args.folder,
+        SERVER,
+        init=args.init,
+        resume=not args.fresh,
+        fresh=args.fresh,
+        log_format=args.log_format,
+    )
+    context = enter_role(Role.SERVER, options)
+    with hosting(context.loaded, embedded=args.embedded):
+        return run_role(Role.SERVER, options)

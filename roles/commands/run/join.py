@@ -1,0 +1,214 @@
+"""Join a federation with the file that its organiser sent: once to make keys, and again to take part.
+
+The first time, the organiser reads twelve words to you on the telephone, and you type them (or give them with --words):
+they tell whether the file is the organiser's. Keys are made here, in a folder of their own, and never leave. The
+organiser is trusted from then on; your first model is made from the task that it signed, with your data. Send back the
+enrolment file that the command names, and read its words to the organiser.
+
+Then run the same command again: it waits until the organiser has enrolled you, takes the signed roster from the broker
+(or from --roster FILE), and runs as the client or peer that the federation needs. It can be run again after any stop:
+it goes on from its last checkpoint.
+
+The invitation holds a password for the broker. Who steals the file can knock at the broker as you, and read who is
+enrolled; he takes part in nothing, unless the organiser enrols his keys without comparing the words with you.
+
+examples:
+  veilsum join alice.invite --data /data/ecg
+  veilsum join alice.invite --data /data/ecg --words "lava dust ... (12 words)"
+  veilsum join alice.invite --data /data/ecg --roster roster.json --device cuda:0
+
+exit codes:
+  0    joined, and the enrolment file is written; or the run has all its rounds
+  1    the run failed; the last line says why
+  2    the invitation, the words, the data or the roster do not fit; the message says what to do
+  130  stopped by SIGINT or SIGTERM
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veilsum.roles.monitor.log_format import LOG_FORMATS
+
+if TYPE_CHECKING:
+    from veilsum.roles.invitations.joining import Place
+
+NEWER_WITHIN_S = 3.0
+"""How long one that is enrolled already looks for a newer roster."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("invitation", metavar="FILE", type=Path, help="the invitation, NAME.invite")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="your data folder, if the task needs one")
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="where to settle (default: NAME, beside the invitation)"
+    )
+    parser.add_argument("--words", metavar="WORDS", help="the twelve words that the organiser read to you")
+    parser.add_argument(
+        "--init", type=Path, metavar="FILE", help="the first model, as safetensors, instead of the task's own"
+    )
+    parser.add_argument(
+        "--roster", type=Path, metavar="FILE", help="the new roster.json, if it is not taken from the broker"
+    )
+    parser.add_argument(
+        "--wait",
+        type=float,
+        metavar="S",
+        default=900.0,
+        help="how long to wait for the enrolment (default 900 seconds)",
+    )
+    parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
+    parser.add_argument(
+        "--log-format", choices=LOG_FORMATS, default="text", help="lines on standard error (default text)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from veilsum.roles.invitations.invitation_file import read_invitation
+    from veilsum.roles.invitations.joining import Place
+
+    invitation = read_invitation(args.invitation)
+    place = Place(args.folder or args.invitation.parent / invitation.name, invitation)
+    if not place.is_settled:
+        place.require_good()
+        _compare(place, args.words)
+        from veilsum.roles.invitations.joining import settle
+
+        settle(place)
+    if not place.reply_file.exists():
+        return _reply(place, args)
+    return _take_part(place, args)
+
+
+def _compare(place: Place, typed: str | None) -> None:
+    """The organiser's words, typed by who heard them; to show them first would only let them be copied."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.invitations.words import require_words
+
+    invitation = place.invitation
+    if typed is None:
+        sys.stderr.write(
+            f"{invitation.name} is invited to {invitation.signed.agreed.get('name')} as a {invitation.role}.\n"
+            "Call the organiser, at a number that you know, and type the twelve words of the invitation: "
+        )
+        sys.stderr.flush()
+        typed = sys.stdin.readline()
+        if not typed.strip():
+            raise ParameterError(
+                [
+                    "no words were typed: have the organiser read them to you, and give them here or with --words"
+                ]
+            )
+    require_words(
+        typed,
+        invitation.words,
+        "the invitation",
+        "the file was changed on its way: have the organiser send it another way, and use nothing of this one",
+    )
+    sys.stdout.write(f"the words are right: {invitation.words}\n")
+
+
+def _reply(place: Place, args: argparse.Namespace) -> int:
+    from veilsum.roles.federation.beginning import MODEL_FILE
+    from veilsum.roles.invitations.joining import write_reply
+    from veilsum.roles.invitations.words import words_of_identity
+
+    reply = write_reply(place, args.data, args.init)
+    model = place.folder / MODEL_FILE
+    besides = f", and {model} unless another party did" if model.exists() else ""
+    sys.stdout.write(
+        f"{place.folder}: keys of {reply.identity.role} {reply.identity.name}; they stay there\n"
+        f"send the organiser {place.reply_file}{besides}: nothing in it is secret\n"
+        f"and read to them:    {words_of_identity(reply.identity)}\n"
+        "then run this command again: it waits until you are enrolled, and takes part\n"
+    )
+    return 0
+
+
+def _take_part(place: Place, args: argparse.Namespace) -> int:
+    from veilsum.roles.federation.signed_roster import ROSTER_FILE
+    from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
+    from veilsum.roles.process.context import RoleOptions
+    from veilsum.roles.process.run import run_role
+
+    if args.roster is not None:
+        take_roster(place, _content(args.roster), args.roster)
+    known = is_enrolled(place, entered(place).signed)
+    if args.roster is None:
+        known = _fetch(place, NEWER_WITHIN_S if known else args.wait, known)
+    if not known:
+        raise _not_enrolled(place, args.wait)
+    options = RoleOptions(
+        place.folder,
+        place.invitation.name,
+        key=place.keys,
+        data=args.data,
+        device=args.device,
+        init=args.init,
+        resume=True,
+        log_format=args.log_format,
+    )
+    assert (place.folder / ROSTER_FILE).exists()
+    return run_role(place.invitation.role, options)
+
+
+def _fetch(place: Place, within_s: float, known: bool) -> bool:
+    """Take the roster that the broker hands out, once it lists us; whether we are enrolled then."""
+    import asyncio
+
+    from veilsum.protocol.errors import LocalProtocolError, ParameterError
+    from veilsum.roles.broker.notices import first_notice
+    from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
+    from veilsum.transport.errors import BrokerRefused
+
+    last = ""
+
+    def accept(content: bytes) -> bool | None:
+        nonlocal last
+        try:
+            signed = take_roster(place, content, place.folder / "roster from the broker")
+        except LocalProtocolError as refusal:
+            last = str(refusal)
+            return None
+        return is_enrolled(place, signed) or None
+
+    if not known:
+        sys.stderr.write(
+            f"waiting until the organiser has enrolled {place.invitation.name}, up to {within_s:g} s\n"
+        )
+    try:
+        found = asyncio.run(first_notice(entered(place), place.invitation.name, place.keys, accept, within_s))
+    except BrokerRefused as refusal:
+        raise ParameterError(
+            [
+                f"{refusal}; if the login is refused, the invitation was revoked, replaced or its party evicted: ask "
+                "the organiser"
+            ]
+        ) from refusal
+    if last and not found:
+        sys.stderr.write(f"what the broker handed out was refused: {last}\n")
+    return bool(found) or known
+
+
+def _not_enrolled(place: Place, waited_s: float) -> Exception:
+    from veilsum.protocol.errors import ParameterError
+
+    return ParameterError(
+        [
+            f"{place.invitation.name} is not enrolled after {waited_s:g} s, or the broker is not there: send the "
+            f"organiser {place.reply_file}, and run this again when they say that they host the federation; or give "
+            "the new roster.json with --roster"
+        ]
+    )
+
+
+def _content(path: Path) -> bytes:
+    from veilsum.protocol.errors import ParameterError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ParameterError([f"--roster {path}: {error.strerror}"]) from error
