@@ -29,7 +29,7 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import Learner, sha256_of
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import tellable
-from veilsum.roles.process.clock import Clock, monotonic
+from veilsum.roles.process.clock import Clock, monotonic, thread_cpu
 
 SHORT_S = 0.1
 SHARE_OF_TIME = 1 / 20
@@ -61,6 +61,8 @@ class Measuring:
     tells: bool = False
     """Whether statuses say what came of it."""
     clock: Clock = monotonic
+    cost: Clock = thread_cpu
+    """What a measurement costs is a processor's time, and not what others let it wait."""
     newest: tuple[int, Mapping[str, float]] | None = None
     _spent_s: float = 0.0
     _last_s: float = 0.0
@@ -94,14 +96,21 @@ class Measuring:
         return self._last_s < SHORT_S or self._spent_s + self._last_s <= allowed
 
     async def _measure(self, rounds_done: int, model: Model, aside: Aside) -> None:
-        started = self.clock()
+        costs: list[float] = []
+
+        def evaluate() -> dict[str, float]:
+            before = self.cost()
+            metrics = self.learner.evaluate(model)
+            costs.append(self.cost() - before)
+            return metrics
+
         try:
-            metrics = finite_metrics(await aside(lambda: self.learner.evaluate(model)))
+            metrics = finite_metrics(await aside(evaluate))
         except Exception as error:  # noqa: BLE001 - code of the user's own: it must not end a run that trains
             self._ended = True
             self.log.say("warning", text=f"the model is not measured: {type(error).__name__}: {error}")
             return
-        self._last_s = self.clock() - started
+        self._last_s = costs[0]
         self._spent_s += self._last_s
         self._measured = rounds_done
         if not metrics:

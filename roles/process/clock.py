@@ -21,3 +21,8 @@ def date() -> float:
 def monotonic() -> float:
     """Seconds since some moment in the past; the same ones that asyncio's timers count on."""
     return time.monotonic()
+
+
+def thread_cpu() -> float:
+    """Seconds of a processor that the calling thread has used."""
+    return time.thread_time()

@@ -57,7 +57,9 @@ def measure(
     told = io.StringIO()
 
     async def run() -> None:
-        measuring = Measuring(learner, RoleLog("p1", "json", told), turn, clock=lambda: learner.now)
+        measuring = Measuring(
+            learner, RoleLog("p1", "json", told), turn, clock=lambda: learner.now, cost=lambda: learner.now
+        )
         for done in range(1, rounds + 1):
             learner.now += round_s
             await measuring.now_or_never(done, MODEL, aside)
