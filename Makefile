@@ -56,6 +56,7 @@ bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 	  --threat semi-honest --json bench/masked-1000.json
 	$(VENV)/bin/veilsum bench perturbed --model resnet20 --batch 32 --loss mse --groups 1 --json bench/perturbed.json
 	$(VENV)/bin/veilsum bench mqtt --size-mib 40 --json bench/mqtt.json
+	$(VENV)/bin/veilsum bench launch --json bench/launch.json
 
 docs: $(READY) broker ## regenerate what is generated in specs/
 	$(VENV_PYTHON) -m veilsum.simulations.docs specs

@@ -59,6 +59,7 @@ STAYS = (
     ("roles/commands/prepare/new.py", "masked", "a default of the command line"),
     ("simulations/commands/audit/run.py", "plain idlg", "defaults of the command line"),
     ("simulations/commands/bench/rounds.py", "masked", "a default of the command line"),
+    ("simulations/commands/bench/launch.py", "ampc", "a default of the command line"),
     ("simulations/commands/bench/__init__.py", "perturbed", "what the sub-command is called"),
     ("simulations/commands/simulate.py", "plain", "what --compare may be given"),
     ("simulations/run/simulate.py", "plain", "what --compare may be given"),

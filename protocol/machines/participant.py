@@ -348,7 +348,7 @@ class ParticipantMachine:
         if self._chain is not None and outcome.chain is not None:
             self._chain.commit(outcome.chain)
         if outcome.model is not None:
-            self.model = outcome.model
+            self.model = self._rules.agreed_model(outcome.model)
         self.rounds_done = stamp.round + 1
         self.record.remember(frozenset(outcome.members))
         self._training.forget()

@@ -17,7 +17,7 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.chain.record import ChainRecord
 from veilsum.protocol.chain.state import ChainState, TakeStep
 from veilsum.protocol.crypto.identity import Identity
-from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.errors import AbortReason, LocalProtocolError
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.randomness import RandomBytes
@@ -53,6 +53,16 @@ class MachineRules:
     timing: Timing
     rounds: int
     roster: Roster = field(repr=False)
+
+    def agreed_model(self, committed: Model) -> Model:
+        """What an attempt commits, if it is a model of this federation: a scheme of one's own may give another."""
+        wanted, given = self.parameters.dimension, len(committed)
+        if given != wanted or committed.dtype.str != "<f4":
+            raise LocalProtocolError(
+                f"scheme {self.parameters.scheme} committed a model of {given} numbers of type {committed.dtype.str}, "
+                f"the federation's have {wanted} of type <f4: its machines must commit what `next_model` gives"
+            )
+        return committed
 
 
 @dataclass(frozen=True)

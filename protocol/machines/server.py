@@ -319,8 +319,8 @@ class ServerMachine:
     def _commit(self, outcome: Committed, now: float) -> list[Event]:
         assert self.session is not None
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
-        if self._scheme.server_holds_model:
-            self.model = outcome.model
+        if self._scheme.server_holds_model and outcome.model is not None:
+            self.model = self._rules.agreed_model(outcome.model)
         self._model_hash = outcome.model_hash
         self._behind, self._holding = frozenset(), frozenset(outcome.members) - frozenset(outcome.silent)
         certificate = None

@@ -71,6 +71,7 @@ from veilsum.transport.framing.datagrams import LIFE_BYTES
 EXIT_FINISHED = 0
 EXIT_FAILED = 1
 EXIT_STOPPED = 130
+TRACEBACK = "VEILSUM_TRACEBACK"
 THREADS = 4
 THREAD_NAMES = "veilsum-work"
 JOIN_S = 0.5
@@ -230,8 +231,9 @@ class RoleProcess:
         except (TransportError, LocalProtocolError) as error:
             self._tell_failure(error)
         except Exception as error:
-            self._tell_failure(error)
-            raise
+            self._tell_failure(error, f" (unexpected; {TRACEBACK}=1 shows where)")
+            if os.environ.get(TRACEBACK) == "1":
+                raise
         finally:
             for executor in (work, disk):
                 executor.shutdown(wait=False, cancel_futures=True)
@@ -240,8 +242,9 @@ class RoleProcess:
             leave_threads_behind(code)
         return code
 
-    def _tell_failure(self, error: Exception) -> None:
-        self.log.say("run_failed", reason=type(error).__name__, culprit=self.context.name, detail=str(error))
+    def _tell_failure(self, error: Exception, more: str = "") -> None:
+        detail = f"{error}{more}"
+        self.log.say("run_failed", reason=type(error).__name__, culprit=self.context.name, detail=detail)
 
     async def _take_part(self, work: Executor, disk: Executor) -> Ended:
         with _stopping_on_signals():
@@ -252,8 +255,16 @@ class RoleProcess:
                 rounds=self.rules.rounds,
                 life=self.state.life,
             )
-            async with transport:
-                return await self._drive(transport, work, disk)
+            ended: Ended | None = None
+            try:
+                async with transport:
+                    ended = await self._drive(transport, work, disk)
+            except TransportError as error:
+                # A run that has come to its end is not undone by a good-bye that does not get through.
+                if ended is None:
+                    raise
+                self.log.say("warning", text=str(error))
+            return ended
 
     def _transport(self) -> RoleTransport:
         context, random = self.context, require_real_entropy(system_entropy)

@@ -353,7 +353,6 @@ def test_a_scheme_that_does_not_say_what_is_learned_or_has_a_text_as_options_is_
 
 WRONG_OUTCOMES = {
     "a member who gave nothing": {"members": ("p1", "p2", "p3", "p4")},
-    "a model of another length": {"model": np.zeros(2, dtype=np.float32)},
     "a sum of another length": {"total": np.zeros(3, dtype=np.uint64)},
 }
 

@@ -24,6 +24,12 @@ COMMANDS = (
         "veilsum.simulations.commands.bench.mqtt",
     ),
     Command(
+        "launch",
+        "Measure",
+        "starting a federation as processes: seconds, processor time, memory",
+        "veilsum.simulations.commands.bench.launch",
+    ),
+    Command(
         "perturbed",
         "Measure",
         "training on a perturbed model: client, server and upload over plain",
