@@ -23,7 +23,7 @@ export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/sbin:/usr/local/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check model bench docs clean broker spin chromium
+.PHONY: help demo test test-long check model bench docs notebooks clean broker spin chromium
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -61,6 +61,9 @@ bench: $(READY) broker ## cost against limits; figures also in bench/*.json
 docs: $(READY) broker ## regenerate what is generated in specs/
 	$(VENV_PYTHON) -m veilsum.simulations.docs specs
 	@for maker in tests/support/make_*.py; do echo "$$maker"; PYTHONPATH=. $(VENV_PYTHON) "$$maker" || exit 1; done
+
+notebooks: $(READY) ## run the notebooks of specs/notebooks and keep what they show
+	PYTHONPATH=. $(VENV_PYTHON) tests/support/notebooks.py
 
 clean: ## remove everything make made
 	rm -rf .venv .venv-3.* build dist bench *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .broker
