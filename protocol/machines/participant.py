@@ -35,7 +35,7 @@ from veilsum.protocol.machines.early_messages import EarlyMessages, early_share,
 from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, Send, SessionBegan
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
-from veilsum.protocol.machines.parting import ended_early
+from veilsum.protocol.machines.parting import SILENT_SERVER, ended_early
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -393,7 +393,7 @@ class ParticipantMachine:
     def _give_up(self) -> list[Event]:
         self._move("deadline", ParticipantPhase.FINISHING)
         self._deadline = None
-        return [self._parts.explained(RunFailed(AbortReason.TIMED_OUT, SERVER, "silent for too long"))]
+        return [self._parts.explained(RunFailed(AbortReason.TIMED_OUT, SERVER, SILENT_SERVER))]
 
     def _move(self, trigger: Trigger, target: Phase) -> None:
         self.table.require_move(self.phase, trigger, target)

@@ -34,6 +34,10 @@ from veilsum.protocol.wire.messages import Stamp
 
 _LONGEST_DETAIL = 1000
 _PATIENT_OPENINGS = 3
+SILENT_SERVER = (
+    "silent for too long; if the run is over, the server and the others started once more with --resume give this "
+    "party what it missed"
+)
 
 
 def nothing() -> Model:

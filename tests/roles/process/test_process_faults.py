@@ -183,6 +183,21 @@ def test_a_broker_that_is_restarted_in_mid_round_changes_nothing(tmp_path: Path,
         assert roles["p1"].told("run_finished")[-1]["model_sha256"] == sha256_of(straight.model)
 
 
+@pytest.mark.parametrize("scheme", ["plain", "ampc", "masked"])
+def test_an_outage_longer_than_every_deadline_but_the_patience_ends_no_run(
+    tmp_path: Path, scheme: str
+) -> None:
+    """In the middle of a run the broker is gone for fifteen seconds, and whatever is tried meanwhile takes four."""
+    with running(tmp_path, scheme, 4, rounds=6, seed=5, patience_s=60.0) as (company, broker):
+        roles = company.start_all()
+        roles["server"].wait_for("round_committed", round=2)
+        broker.kill()
+        time.sleep(15.0)
+        broker.start()
+        require_finished(*roles.values())
+        assert committed_rounds(company) == 6
+
+
 @pytest.mark.parametrize("scheme", ["plain", "mpc", "ampc"])
 def test_a_resumed_run_equals_a_straight_one_and_a_damaged_checkpoint_is_passed_over(
     tmp_path: Path, scheme: str

@@ -22,7 +22,7 @@ from veilsum.simulations.run.simulate import simulate
 pytestmark = [needs_mosquitto, pytest.mark.long]
 
 ROUNDS = 5
-SEED = 11
+SETTINGS = {"rounds": ROUNDS, "seed": 11, "patience_s": 40.0}
 
 
 def killed_after_two_rounds(company: Company) -> None:
@@ -70,7 +70,7 @@ def test_one_flipped_bit_in_the_newest_model_of_everyone_ends_no_run(
     tmp_path: Path, scheme: str, run: int
 ) -> None:
     chance = random.Random(run)
-    with company_of(tmp_path, scheme, 4, rounds=ROUNDS, seed=SEED) as company:
+    with company_of(tmp_path, scheme, 4, **SETTINGS) as company:
         killed_after_two_rounds(company)
         holders = [name for name in company.names() if scheme == "masked" or name != "server"]
         for name in holders:
@@ -85,7 +85,7 @@ def test_one_flipped_bit_in_the_newest_model_of_everyone_ends_no_run(
 @pytest.mark.parametrize("loss", ["every model", "every checkpoint", "the folder"])
 def test_a_server_of_masked_without_a_readable_model_is_given_it_back(tmp_path: Path, loss: str) -> None:
     """Killed alone: the parties wait for it, and go on with it."""
-    with company_of(tmp_path, "masked", 4, rounds=ROUNDS, seed=SEED) as company:
+    with company_of(tmp_path, "masked", 4, **SETTINGS) as company:
         roles = company.start_all()
         roles["server"].wait_for("round_committed", round=2)
         roles["server"].kill()
@@ -106,7 +106,7 @@ def test_a_server_of_masked_without_a_readable_model_is_given_it_back(tmp_path: 
 
 def test_a_step_that_remembers_is_given_back_with_its_memory(tmp_path: Path) -> None:
     settings = {"server_optimizer": "adam", "learning_rate": 0.01, "task": "digits"}
-    with company_of(tmp_path, "masked", 3, rounds=ROUNDS, seed=SEED, **settings) as company:
+    with company_of(tmp_path, "masked", 3, **SETTINGS, **settings) as company:
         roles = company.start_all()
         roles["server"].wait_for("round_committed", round=2)
         roles["server"].kill()
