@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.refusals import refusal
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import AttemptBegan, RoundCommitted
-from veilsum.roles.process.checkpoint import KEPT, StateFolder
+from veilsum.roles.process.checkpoint import KEPT, NothingReadable, StateFolder
 from veilsum.roles.process.disk.part_files import COPY
 from veilsum.roles.process.persistent_state import PersistentState
 
@@ -61,6 +64,51 @@ def test_one_flipped_bit_in_any_file_of_the_newest_model_loses_no_round(tmp_path
     assert state.model.tobytes() == np.full(8, 4, dtype="<f4").tobytes()
     assert len(told) == 1
     assert files[seed % 2].name in told[0]
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "empty": lambda path: path.write_bytes(b""),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+    "missing": lambda path: path.unlink(),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "another model": lambda path: path.write_bytes(np.full(8, 9, dtype="<f4").tobytes()),
+}
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("harm", HARMS)
+def test_whatever_became_of_one_of_the_two_files_nothing_is_lost(
+    tmp_path: Path, harm: str, turn: int
+) -> None:
+    before = folder_with(tmp_path, rounds=4, decisions=2)
+    HARMS[harm](newest_model_files(tmp_path)[turn])
+    state, told = reopened(tmp_path)
+    assert (state.rounds_done, state.attempt, state.record.spent) == (4, before.attempt, {})
+    assert state.model is not None
+    assert state.model[0] == 4
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("lost", [set(found) for size in range(4) for found in combinations((2, 3, 4), size)])
+def test_the_newest_model_that_is_whole_is_the_one_to_go_on_from(tmp_path: Path, lost: set[int]) -> None:
+    """All eight subsets of three models, each lost with its copy; without any there is nothing to go on from."""
+    folder_with(tmp_path, rounds=4, decisions=4)
+    for rounds in lost:
+        for path in tmp_path.glob(f"model-{rounds:012}-*"):
+            flip_a_bit(path, rounds)
+    left = max({2, 3, 4} - lost, default=None)
+    if left is None:
+        with refusal(NothingReadable, str(tmp_path), "--fresh"):
+            reopened(tmp_path)
+        return
+    state, _ = reopened(tmp_path)
+    assert state.rounds_done == left
+    assert state.model is not None
+    assert state.model.tobytes() == np.full(8, left, dtype="<f4").tobytes()
+    assert state.record.spent == ({} if left == 4 else {4: None}), (
+        "what was done at the newest one stays spent"
+    )
 
 
 def test_what_was_damaged_is_written_anew_from_the_other_file(tmp_path: Path) -> None:
