@@ -1,4 +1,8 @@
-"""Figures into a Markdown page, between two marks, so that no number in the page is typed by hand."""
+"""Figures into a Markdown page, between two marks, so that no number in the page is typed by hand.
+
+Templates that escape for HTML would be wrong here: an entity in a code span is shown as it stands. Every cell goes
+through `_shown` instead.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from veilsum.simulations.audit.report.verdicts import (
     REALISTIC_IMAGES,
     WORST,
     Verdict,
+    too_few,
     verdicts,
 )
 from veilsum.simulations.audit.rows.row import Row
@@ -51,7 +52,7 @@ _VERBS = {
     HOLDS: ("holds", "hold"),
     OPEN: ("is undecided", "are undecided"),
 }
-_FEW_IMAGES, _NEAR, _FAR = 50, 0.05, 0.5
+_NEAR, _FAR = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,12 @@ def _means(found: Sequence[Verdict], attacks: Sequence[Row]) -> str:
         said.append("what leaks in part is not safe, since a better attack may get the rest")
     if HOLDS in words:
         said.append("what holds withstood these attacks with this budget, which is no proof that others fail")
-    else:
+    elif words - {LEAKS}:
         said.append("that an attack got no further with this budget is no proof that others get no further")
-    images = [row.n for row in attacks if row.ssim is not None]
-    if images and max(images) < _FEW_IMAGES:
-        said.append(f"at most {_number(max(images), 'image')} stand behind a figure, too few for a claim")
-    text = "; ".join(said)
+    few = too_few(attacks)
+    if few is not None:
+        said.append(f"a figure has {few} single images at most, too few for a claim")
+    text = "; ".join(said) or "nothing follows from that"
     return text[0].upper() + text[1:] + "."
 
 

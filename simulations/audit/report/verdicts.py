@@ -24,7 +24,7 @@ _DECIDING = ("model_distance", "auc", "agreement", "correlation", "match_loss")
 _REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED, _LIKE = 0.9, 0.2, 0.3, 1e-6, 0.5
 WORST, REALISTIC, ANY = "worst case", "realistic batch", "any batch"
 """What a verdict is about; `any batch` where no row of the cell depends on how many images an update stands for."""
-_NAMED = 3
+_NAMED, _ENOUGH = 3, 50
 _SUMS = ("aggregate", "others")
 
 
@@ -174,6 +174,16 @@ def warnings(rows: Sequence[Row]) -> Iterator[str]:
             f"{who}: a sum of few images (the {opened[0].target}) gave them back at an SSIM of {least:.2f}. "
             "Aggregation of few is not privacy: use more parties and more images, or noise with an account"
         )
-    if images and max(row.n for row in images) < 50:
-        most = max(row.n for row in images)
-        yield f"n is at most {most} images: read the confidence intervals, and use --scale full before any claim"
+    few = too_few(rows)
+    if few is not None:
+        yield f"n is at most {few} images: read the confidence intervals, and use --scale full before any claim"
+
+
+def too_few(rows: Sequence[Row]) -> int | None:
+    """The most images behind a figure of single images, if they are too few for a claim; a batch has many by itself."""
+    counts = [
+        row.n
+        for row in rows
+        if row.row == "attack" and row.ssim is not None and (row.images or 0) < REALISTIC_IMAGES
+    ]
+    return max(counts) if counts and max(counts) < _ENOUGH else None
