@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.broker.logins import OBSERVER, PASSWORD_FILE, is_observer, read_login, read_password
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
@@ -66,7 +66,7 @@ def observers_folder(loaded: LoadedFederation, chosen: Path | None = None) -> It
     """
     folders = [chosen] if chosen else sorted(loaded.key_folder(OBSERVER).parent.glob(f"{OBSERVER}*"))
     for folder in folders:
-        with (folder / PASSWORD_FILE).open("rb") as file:
+        with _open_password(folder) as file:
             if _taken(file):
                 yield folder
                 return
@@ -80,6 +80,16 @@ def observers_folder(loaded: LoadedFederation, chosen: Path | None = None) -> It
         f"{', '.join(folder.name for folder in folders)}: in use by other processes of this machine; wait for one, or "
         "ask the organiser for another login: veilsum roster observer"
     )
+
+
+def _open_password(folder: Path) -> IO[bytes]:
+    path = folder / PASSWORD_FILE
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise ParameterError(
+            [f"{path} cannot be read ({error.strerror}): name the folder of an observer with --key"]
+        ) from error
 
 
 def _taken(file: IO[bytes]) -> bool:

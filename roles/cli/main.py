@@ -5,6 +5,7 @@ A new command is one line in COMMANDS and one file; roles/cli/table.py says what
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from veilsum.transport.errors import BadSetting, TransportError
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_BAD_REQUEST = 2
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 COMMANDS = (
     Command(
@@ -131,24 +133,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("PYTHONSAFEPATH", "1")
         arguments = sys.argv[1:]
         signals.begin(arguments)
-    if list(arguments) == ["--version"]:
-        sys.stdout.write(f"veilsum {__version__}\n")
-        return EXIT_OK
     try:
-        return run_table("veilsum", COMMANDS, DESCRIPTION, CLOSING, arguments)
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         sys.stderr.write(f"{stopped_line(arguments, EXIT_INTERRUPTED)}\n")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`veilsum ... | head`): nothing is left to say, nor to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_output()
         return EXIT_FAILED
     except Exception as error:
         if os.environ.get("VEILSUM_TRACEBACK") == "1":
             raise
+        if _is_full_output(error):
+            _leave_output()
         exit_code = _exit_code(error)
         sys.stderr.write(f"{failure_line(arguments, error, _explain(error), exit_code)}\n")
         return exit_code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["--version"]:
+        sys.stdout.write(f"veilsum {__version__}\n")
+        return EXIT_OK
+    try:
+        return run_table("veilsum", COMMANDS, DESCRIPTION, CLOSING, arguments)
+    except SystemExit as end:
+        return int(end.code or 0)  # after `--help` of a command
+
+
+def _leave_output() -> None:
+    """Standard output takes nothing more: the interpreter would try at its end, and end with a code of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_full_output(error: Exception) -> bool:
+    """Whether the disk behind standard output is full: all other files are named where they are written."""
+    return isinstance(error, OSError) and error.errno in _FULL and not error.filename
 
 
 def _exit_code(error: Exception) -> int:
@@ -159,5 +182,6 @@ def _explain(error: Exception) -> str:
     if isinstance(error, (ProtocolError, TransportError, UsageError)):
         return str(error)
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        file = "standard output" if _is_full_output(error) else error.filename
+        return f"{file}: {error.strerror}" if file else str(error)
     return f"unexpected {type(error).__name__}: {error} (VEILSUM_TRACEBACK=1 shows where)"

@@ -18,20 +18,34 @@ from veilsum.roles.federation.private_files import replace_file
 
 READER_WITHIN_S = 10.0
 """How long a pipe may have no reader before we give up."""
+_PRIVATE = 0o600
 _MOST_LINKS = 40
 _ASK_AGAIN_S = 0.05
 
 
-def write_output(target: Path, text: str) -> None:
-    """Leave a text where it was asked for."""
-    content = text.encode("utf-8")
+def write_output(target: Path, content: str | bytes, *, private: bool = False) -> None:
+    """Leave a text, or bytes, where they were asked for; a private file is for its owner alone."""
+    if isinstance(content, str):
+        content = content.encode("utf-8")
     if _is_file_to_replace(target):
         file = Path(os.path.realpath(target))
-        replace_file(file, content, _mode_for(file))
+        replace_file(file, content, _PRIVATE if private else _mode_for(file))
         return
     sys.stdout.flush()
-    with os.fdopen(_open_passage(target), "wb") as passage:
-        passage.write(content)
+    try:
+        with os.fdopen(_open_passage(target), "wb") as passage:
+            passage.write(content)
+    except OSError as error:
+        # What is written through may be full, or lose its reader: the write knows no name.
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+def is_standard_output(target: Path) -> bool:
+    """Whether an output goes where this process tells people what it did."""
+    try:
+        return os.path.samestat(target.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
 
 
 def require_writable(target: Path) -> None:

@@ -80,6 +80,10 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{self.prog} has no option {word}{did_you_mean(word, known)}")
         return super().parse_known_args(args, namespace)
 
+    def print_help(self, file: Any = None) -> None:
+        """argparse itself says nothing of a disk that is full."""
+        (file or sys.stdout).write(self.format_help())
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = ", ".join(map(str, action.choices))

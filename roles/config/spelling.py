@@ -16,7 +16,9 @@ def near_names(word: str, known: Iterable[object], *, most: int = 1, cutoff: flo
     """The known names that begin with the word or look like it, the nearest first, whatever their case."""
     plain = {_plain(str(name)): str(name) for name in known}
     word = _plain(word)
-    longer = [name for name in plain if len(word) >= LEAST_BEGINNING and name.startswith(word)]
+    longer = sorted(
+        (name for name in plain if len(word) >= LEAST_BEGINNING and name.startswith(word)), key=len
+    )
     similar = difflib.get_close_matches(word, plain, most, cutoff)
     return [plain[name] for name in dict.fromkeys([*longer, *similar])][:most]
 

@@ -17,7 +17,7 @@ from veilsum.roles.broker.files import read_logins, write_certificates, write_co
 from veilsum.roles.broker.logins import OBSERVER, create_login, is_observer
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
-from veilsum.roles.federation.folder import BROKER_FOLDER
+from veilsum.roles.federation.folder import BROKER_FOLDER, require_organiser
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, SignedRoster, read_roster
 
 INVITATIONS_FOLDER = "invitations"
@@ -52,11 +52,12 @@ def forget_invitation(folder: Path, name: str) -> None:
 def configure_broker(folder: Path, organiser_folder: Path) -> None:
     """Write the broker's configuration, certificate and access list anew, for federation.toml as it is now."""
     config = FederationConfig.from_toml(folder / FILE_NAME)
+    signed = read_roster(folder / ROSTER_FILE)
+    require_organiser(folder, organiser_folder, signed)
     broker = folder / BROKER_FOLDER
     write_configuration(broker, config)
     if config.broker_tls:
         write_certificates(broker, organiser_folder, config)
-    signed = read_roster(folder / ROSTER_FILE)
     publish_logins(folder, signed, logins_of(folder, signed))
 
 

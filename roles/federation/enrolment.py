@@ -25,6 +25,7 @@ from veilsum.roles.broker.logins import (
 )
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.config.spelling import did_you_mean
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import NAMING_CODE
 from veilsum.roles.federation.admission import forget_invitation, logins_of, publish_logins
@@ -48,7 +49,13 @@ from veilsum.roles.federation.first_models import (
     kept_statements,
     settings_hash,
 )
-from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, ORGANISER_FOLDER, enrolment_problems
+from veilsum.roles.federation.folder import (
+    BROKER_FOLDER,
+    KEYS_FOLDER,
+    ORGANISER_FOLDER,
+    enrolment_problems,
+    require_organiser,
+)
 from veilsum.roles.federation.keystore import (
     create_identity,
     load_identity,
@@ -288,11 +295,22 @@ def _without(folder: Path, signed: SignedRoster, name: str | None) -> _Change:
     """The roster as it is, once this party is gone."""
     evicted = dict(signed.evicted)
     if name is not None:
-        signed.roster.identity(name)
+        _require_listed(folder, signed, name)
         evicted[name] = signed.version + 1
     identities = tuple(one for one in signed.roster.identities if one.name != name)
     logins = {user: line for user, line in logins_of(folder, signed).items() if user != name}
     return _Change(identities, evicted, logins)
+
+
+def _require_listed(folder: Path, signed: SignedRoster, name: str) -> None:
+    names = [one.name for one in signed.roster.identities]
+    if name not in names:
+        near = did_you_mean(name, names)
+        raise RosterRefused(
+            folder / ROSTER_FILE,
+            AbortReason.UNKNOWN_PARTY,
+            f"{name} is not listed in version {signed.version}{near}",
+        )
 
 
 def _sign(
@@ -323,18 +341,6 @@ def _sign(
         write_model(folder / MODEL_FILE, change.model)
     _publish(folder, signed, change.logins)
     return signed
-
-
-def require_organiser(folder: Path, organiser_folder: Path, before: SignedRoster) -> Identity:
-    """The organiser whose roster this is, by its own key; asked for before anything that the settings name is run."""
-    organiser = load_identity(organiser_folder)
-    if organiser.public != before.organiser:
-        raise RosterRefused(
-            folder / ROSTER_FILE,
-            AbortReason.WRONG_ROSTER,
-            f"it belongs to {before.organiser!r}, and {organiser_folder} holds {organiser.public!r}",
-        )
-    return organiser
 
 
 def _publish(folder: Path, signed: SignedRoster, logins: dict[str, str]) -> None:

@@ -101,6 +101,18 @@ def look_or_enter(path: Path | str, key_folder: Path | None) -> LoadedFederation
     return load_federation(path) if key_folder is None else enter_federation(path, key_folder)[0]
 
 
+def require_organiser(folder: Path, organiser_folder: Path, signed: SignedRoster) -> Identity:
+    """The organiser whose roster this is, by its own key; asked for before anything that the settings name is run."""
+    organiser = load_identity(organiser_folder)
+    if organiser.public != signed.organiser:
+        raise RosterRefused(
+            folder / ROSTER_FILE,
+            AbortReason.WRONG_ROSTER,
+            f"it belongs to {signed.organiser!r}, and {organiser_folder} holds {organiser.public!r}",
+        )
+    return organiser
+
+
 def require_agreement(folder: Path, config: FederationConfig, signed: SignedRoster) -> None:
     """Refuse settings other than those the organiser signed, naming each difference."""
     differences = list(agreement_differences(config.agreed(), signed.agreed))

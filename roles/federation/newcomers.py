@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilsum.protocol.crypto.identity import PublicIdentity
-from veilsum.protocol.errors import LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.broker.logins import LOGIN_FILE, require_login_line
 from veilsum.roles.federation.beginning import MODEL_FILE, read_stated_model
@@ -46,7 +46,7 @@ def _login_of(identity: PublicIdentity, login_file: Path) -> str | None:
         return None
     name, line = require_login_line(login_file.read_text(encoding="ascii"))
     if name != identity.name:
-        raise LocalProtocolError(f"{login_file} is the login of {name}, not of {identity.name}")
+        raise ParameterError([f"{login_file} is the login of {name}, not of {identity.name}"])
     return line
 
 

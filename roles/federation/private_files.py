@@ -14,21 +14,21 @@ import stat
 import tempfile
 from pathlib import Path
 
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import ParameterError
 
 _PRIVATE = 0o600
 _OTHERS = 0o077
 _LARGEST_FILE = 65_536
 
 
-class PrivateFileError(LocalProtocolError):
+class PrivateFileError(ParameterError):
     """A private file cannot be used; the text names the file and the remedy."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         self.path = path
         self.problem = problem
         self.remedy = remedy
-        super().__init__(f"{path} {problem}: {remedy}")
+        super().__init__([f"{path} {problem}: {remedy}"])
 
 
 def create_private_file(path: Path, content: bytes) -> None:

@@ -58,14 +58,14 @@ _TAG = domain_tag("signed-roster")
 _LARGEST_FILE = 256 * 1024 * 1024
 
 
-class RosterRefused(LocalProtocolError):
+class RosterRefused(ParameterError):
     """A roster, or a party's place in it, is not acceptable; the text names the file, the cause and the remedy."""
 
     def __init__(self, path: Path, reason: AbortReason, detail: str) -> None:
         self.path = path
         self.reason = reason
         self.detail = detail
-        super().__init__(f"{path}: {reason.value}: {detail}")
+        super().__init__([f"{path}: {reason.value}: {detail}"])
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from veilsum.roles.federation.admission import (
     logins_of,
     publish_logins,
 )
-from veilsum.roles.federation.enrolment import add_newcomers, add_party, create_party, require_organiser
-from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, require_agreement
+from veilsum.roles.federation.enrolment import add_newcomers, add_party, create_party
+from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, require_agreement, require_organiser
 from veilsum.roles.federation.keystore import PRIVATE_FILE
 from veilsum.roles.federation.newcomers import Newcomer, newcomer_from_files
 from veilsum.roles.federation.pins import pin_organiser

@@ -24,7 +24,7 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.schemes import find_scheme
 from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.messages import Message, Stamp
-from veilsum.roles.federation.private_files import replace_private_file
+from veilsum.roles.cli.output_file import write_output
 from veilsum.roles.learning.task import Samples
 from veilsum.roles.views.unpacking import MOST_BYTES, TooMuch, UnpackingError, unpack_arrays
 from veilsum.roles.views.view import (
@@ -70,7 +70,7 @@ def save_view(view: View, path: Path) -> None:
     contents: dict[str, NDArray[Any]] = {_TABLE: np.frombuffer(text, dtype=np.uint8), **arrays.named}
     np.savez_compressed(buffer, **contents)  # type: ignore[arg-type]  # names never clash with its options
     content = buffer.getvalue()
-    replace_private_file(path, _first_line(content) + content, in_closed_folder=False)
+    write_output(path, _first_line(content) + content, private=True)
 
 
 def load_view(path: Path, most_bytes: int = MOST_BYTES) -> View:

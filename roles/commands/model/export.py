@@ -23,6 +23,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from veilsum.roles.cli.output import file_target
+from veilsum.roles.cli.output_file import is_standard_output
 from veilsum.roles.commands.model.looking import KEY_HELP
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="the federation's folder")
-    parser.add_argument("target", metavar="FILE", type=Path, help="the file to write, e.g. model.safetensors")
+    parser.add_argument(
+        "target", metavar="FILE", type=file_target, help="the file to write, e.g. model.safetensors"
+    )
     parser.add_argument("--name", metavar="NAME", help="whose model (default with --protected: the server's)")
     parser.add_argument(
         "--protected", action="store_true", help="other weights that make the same predictions"
@@ -69,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         model = protected_model_of_task(task, model, loaded.config.seed, random, barrier)
     save_model(args.target, model, layout_of(task))
     kind = "protected model" if args.protected else "model"
-    sys.stdout.write(
-        f"{args.target}: the {kind} of {name} after {rounds} rounds, sha256 {sha256_of(model)}\n"
-    )
+    screen = sys.stderr if is_standard_output(args.target) else sys.stdout
+    screen.write(f"{args.target}: the {kind} of {name} after {rounds} rounds, sha256 {sha256_of(model)}\n")
     return 0

@@ -42,10 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation.enrolment import create_federation
     from veilsum.roles.federation.folder import name_from
+    from veilsum.roles.federation.new_folder import whole_folder
 
     args.name = args.name or name_from(args.folder)
     config = config_from_arguments(args)
-    signed = create_federation(args.folder, config, with_keys=not args.no_keys, init=args.init)
+    with whole_folder(args.folder):
+        signed = create_federation(args.folder, config, with_keys=not args.no_keys, init=args.init)
     sys.stdout.write(
         f"{args.folder}: a federation of {len(config.parties)} parties, scheme {config.scheme}, "
         f"task {config.task}, {config.rounds} rounds\n"

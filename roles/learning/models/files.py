@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
-from veilsum.roles.federation.public_files import replace_public_file
+from veilsum.roles.cli.output_file import write_output
 from veilsum.roles.learning.contract import FloatVector, require_float_vector
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 
@@ -40,7 +40,7 @@ def layout_of(task: Task | VectorsTask) -> Layout:
 
 
 def save_model(path: Path, model: FloatVector, layout: Layout) -> None:
-    """Write the file, whole or not at all."""
+    """Write the file: whole or not at all, if it is a regular one."""
     require_float_vector(model, "model")
     _require_length(path, len(model), layout)
     tensors: dict[str, FloatVector] = {}
@@ -50,7 +50,7 @@ def save_model(path: Path, model: FloatVector, layout: Layout) -> None:
         tensors[name] = model[start:stop].reshape(shape).copy()
         start = stop
     order = json.dumps([name for name, _ in layout])
-    replace_public_file(path, save(tensors, metadata={ORDER: order}))
+    write_output(path, save(tensors, metadata={ORDER: order}))
 
 
 def load_model(path: Path, layout: Layout | None = None) -> FloatVector:
@@ -61,21 +61,23 @@ def load_model(path: Path, layout: Layout | None = None) -> FloatVector:
             order = _order(path, file.metadata() or {}, layout)
             if set(order) != names or len(order) != len(names):
                 differing = sorted(names ^ set(order))
-                raise LocalProtocolError(f"{path}: its tensors are not those of the model: {differing[:8]}")
+                raise ParameterError([f"{path}: its tensors are not those of the model: {differing[:8]}"])
             tensors = [file.get_tensor(name) for name in order]
     except FileNotFoundError:
         raise ParameterError([f"{path} does not exist: correct the path"]) from None
     except (SafetensorError, OSError) as error:
-        raise LocalProtocolError(f"{path} is not a safetensors file: {error}") from None
+        raise ParameterError([f"{path} is not a safetensors file: {error}"]) from None
     for name, tensor in zip(order, tensors, strict=True):
         wanted = dict(layout)[name] if layout is not None else tensor.shape
         if tensor.dtype != np.float32 or tensor.shape != wanted:
-            raise LocalProtocolError(
-                f"{path}: {name} is {tensor.dtype} of shape {tensor.shape}, the model has float32 of {wanted}"
+            raise ParameterError(
+                [
+                    f"{path}: {name} is {tensor.dtype} of shape {tensor.shape}, the model has float32 of {wanted}"
+                ]
             )
     vector: FloatVector = np.concatenate([tensor.reshape(-1) for tensor in tensors])
     if not np.isfinite(vector).all():
-        raise LocalProtocolError(f"{path}: the model has values that are not finite")
+        raise ParameterError([f"{path}: the model has values that are not finite"])
     return vector
 
 
@@ -87,9 +89,11 @@ def _order(path: Path, metadata: dict[str, str], layout: Layout | None) -> list[
         if not isinstance(order, list):
             raise ValueError("no list")
     except (KeyError, ValueError, RecursionError):
-        raise LocalProtocolError(
-            f"{path} does not state the order of its tensors; a process that trains can read it, or veilsum "
-            "export can write it anew"
+        raise ParameterError(
+            [
+                f"{path} does not state the order of its tensors; a process that trains can read it, or veilsum "
+                "export can write it anew"
+            ]
         ) from None
     return [str(name) for name in order]
 

@@ -9,14 +9,20 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.refusals import require_mentions
 from veilsum.roles.cli import main as cli
 from veilsum.roles.cli import output_file
 from veilsum.roles.cli.output_file import write_output
+from veilsum.roles.learning.datasets.vectors import VectorsTask
+from veilsum.roles.learning.models.files import layout_of, save_model
+from veilsum.roles.views.file import save_view
+from veilsum.roles.views.view import PublicFacts, View
 
 PLAN = ["plan", "--parties", "10", "--max-weight", "100", "--clip", "8", "--bits", "64"]
 
@@ -85,6 +91,62 @@ def test_standard_output_by_its_path_gets_table_and_document_one_after_the_other
     table, brace, document = (tmp_path / "out").read_text().partition("\n{")
     assert "bits" in table
     assert json.loads(brace + document)
+
+
+@pytest.mark.parametrize(
+    "command", [PLAN, ["plan", "--help"], ["help"], ["--version"], [*PLAN, "--json", "-"]], ids=" ".join
+)
+def test_a_full_disk_behind_standard_output_is_told_as_such(command: list[str]) -> None:
+    """And the interpreter does not end with a code of its own, because it could not write what was left."""
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "veilsum", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == cli.EXIT_FAILED
+    require_mentions(ended.stderr.splitlines()[-1], "error", "standard", "output")
+
+
+def test_what_is_written_through_and_is_full_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan_into("/dev/full") == cli.EXIT_FAILED
+    assert "veilsum: error: /dev/full: " in capsys.readouterr().err
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def through_a_pipe(folder: Path, write: Callable[[Path], object]) -> bytes:
+    pipe, got = folder / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write(pipe)
+    reader.join(10)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    return got[0]
+
+
+def test_a_model_and_a_view_go_through_a_pipe_and_through_a_link(tmp_path: Path) -> None:
+    """What a command writes is the same whatever takes it, and the pipe stays a pipe, the link a link."""
+    model, layout = np.arange(7, dtype=np.float32), layout_of(VectorsTask.parse("7"))
+    view = View(("server",), PublicFacts({"scheme": "plain"}, 7, (1,), 1), model, ())
+    writers = {
+        "model": lambda path: save_model(path, model, layout),
+        "view": lambda path: save_view(view, path),
+    }
+    for name, write in writers.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        content = through_a_pipe(folder, write)
+        link, file = folder / "link", folder / "file"
+        file.touch(0o600)
+        link.symlink_to(file)
+        write(link)
+        assert link.is_symlink()
+        assert file.read_bytes() == content
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_socket_is_refused_by_name(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_only_the_organiser_of_a_chain_begins_another(
     before = (fed / "roster.json").read_bytes()
     create_party(tmp_path / "mine", "alice", Role.CLIENT)
     words = ["roster", "sign", str(fed), "--new-chain", "--yes", "--organiser", str(tmp_path / "mine")]
-    assert cli.main(words) == 1
+    assert cli.main(words) == 2
     assert (fed / "roster.json").read_bytes() == before
     config = FederationConfig(scheme="plain", parties=NAMES, task="vectors:7", broker_tls=False)
     create_federation(tmp_path / "plain", config)

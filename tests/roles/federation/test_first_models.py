@@ -216,7 +216,7 @@ def test_a_party_states_its_first_model_with_the_command(
 ) -> None:
     alice = party(tmp_path, "alice")
     command = ["keys", "first-model", str(empty), "--key", str(alice)]
-    assert cli.main(command) == 1
+    assert cli.main(command) == 2
     assert "pin" in capsys.readouterr().err
     pin_organiser(alice, read_roster(empty / "roster.json").organiser)
     assert cli.main(command) == 0
