@@ -1,8 +1,8 @@
 """What stands around a server on the machine that hosts a federation: its broker, and the roster for who joins.
 
-The broker is a process of its own. A thread with a link of its own hands the signed roster out, read anew from its
-file each time, so that what the organiser signs meanwhile reaches who waits for it; and when the broker's logins
-changed, the broker is told to read them again.
+The broker is a process of its own, which ends with us however we end, and is started again if it ends alone. A thread
+with a link of its own hands the signed roster out, read anew from its file each time, so that what the organiser signs
+meanwhile reaches who waits for it; and when the broker's logins changed, the broker is told to read them again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
@@ -23,6 +23,8 @@ from veilsum.roles.broker.notices import publish_notices
 from veilsum.roles.federation.admission import NOTICES_FOLDER
 from veilsum.roles.federation.folder import BROKER_FOLDER, LoadedFederation
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
+from veilsum.roles.launch.lifeline import die_with_parent
+from veilsum.roles.launch.ourselves import COMMAND, our_python
 from veilsum.transport.errors import TransportError
 
 STOP_WITHIN_S = 10.0
@@ -40,42 +42,79 @@ def hosting(loaded: LoadedFederation, *, embedded: bool = False) -> Iterator[Non
         raise ParameterError(
             [f"{login} does not exist: veilsum invite {loaded.folder} makes it, or copy it here"]
         )
-    words = ["broker", str(loaded.folder), *(["--embedded"] if embedded else [])]
-    broker = subprocess.Popen(  # noqa: S603 - ourselves
-        [sys.executable, "-P", "-m", "veilsum", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    broker = _Broker(loaded.folder, ["--embedded"] if embedded else [])
     try:
-        said = broker.stdout.readline().strip() if broker.stdout is not None else ""
-        if not said:
-            raise LocalProtocolError(
-                f"the broker did not start: it ended with code {broker.wait(STOP_WITHIN_S)}"
-            )
-        sys.stderr.write(f"broker: {said}\n")
-        with _Handing(loaded, login, None if _FORGETFUL in said else broker):
+        if not broker.start():
+            raise LocalProtocolError("the broker did not start: its own words are above")
+        with _Handing(loaded, login, broker):
             yield
     finally:
-        broker.terminate()
+        broker.stop()
+
+
+class _Broker:
+    """The broker's process, killed with the thread that starts it: that of the server, or the one that hands out."""
+
+    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+        self._command = our_python(COMMAND, "broker", str(folder), *flags)
+        self._logins = folder / BROKER_FOLDER / ACCESS_LIST
+        self._read_at = 0
+        self._reloads = False
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> bool:
+        """Whether it began to serve; what it said is passed on."""
+        self._read_at = self._changed_at()
+        self._process = subprocess.Popen(  # noqa: S603 - ourselves
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline().strip()
+        self._reloads = _FORGETFUL not in said
+        if said:
+            sys.stderr.write(f"broker: {said}\n")
+        return bool(said)
+
+    def look_after(self) -> None:
+        """Start it again if it ended, and tell it of new logins."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            _logger.warning("the broker ended and is started again")
+            self.stop()
+            self.start()
+        elif self._changed_at() != self._read_at:
+            self._read_at = self._changed_at()
+            if self._reloads:
+                self._process.send_signal(signal.SIGHUP)
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
         try:
-            broker.wait(STOP_WITHIN_S)
+            self._process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            broker.kill()
-            broker.wait()
-        if broker.stdout is not None:
-            broker.stdout.close()
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _changed_at(self) -> int:
+        return self._logins.stat().st_mtime_ns
 
 
 class _Handing:
     """The thread that hands the roster out."""
 
-    def __init__(self, loaded: LoadedFederation, login: Path, broker: subprocess.Popen[str] | None) -> None:
+    def __init__(self, loaded: LoadedFederation, login: Path, broker: _Broker) -> None:
         self._loaded = loaded
         self._login = login
         self._broker = broker
-        self._read_at = self._changed_at()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._hand_out, name="hands the roster out", daemon=True)
 
@@ -97,10 +136,5 @@ class _Handing:
             self._loop.close()
 
     def _content(self) -> bytes:
-        if self._broker is not None and self._changed_at() != self._read_at:
-            self._read_at = self._changed_at()
-            self._broker.send_signal(signal.SIGHUP)
+        self._broker.look_after()
         return (self._loaded.folder / ROSTER_FILE).read_bytes()
-
-    def _changed_at(self) -> int:
-        return (self._loaded.folder / BROKER_FOLDER / ACCESS_LIST).stat().st_mtime_ns

@@ -1,0 +1,90 @@
+"""Who hosts a federation runs its broker: it comes back when it dies, and it does not outlive its host."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers.broker import free_port, needs_mosquitto
+from tests.support.federations import QUICK, wait_until
+from tests.support.launches import processes_of, require_nothing_left
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.enrolment import create_federation
+from veilsum.roles.invitations.invitation_file import read_invitation
+from veilsum.roles.invitations.inviting import enrol, invite, make_server_keys
+from veilsum.roles.invitations.joining import Place, settle, write_reply
+
+pytestmark = needs_mosquitto
+NAMES = ("alice", "bob", "carol")
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> Path:
+    """A federation at an office whose parties have answered their invitations, in folders beside it."""
+    values = {
+        "name": "clinics",
+        "scheme": "masked",
+        "parties": NAMES,
+        "task": "vectors:7",
+        "rounds": 2,
+        "broker_port": free_port(),
+        **QUICK,
+        "patience_s": 60.0,
+    }
+    fed = tmp_path / "office" / "fed"
+    create_federation(fed, FederationConfig.from_options(values), with_keys=False)
+    make_server_keys(fed, fed / "organiser")
+    replies = []
+    for one in invite(fed, fed / "organiser", []):
+        name = one.invitation.name
+        (tmp_path / f"{name}.invite").write_bytes(one.path.read_bytes())
+        place = Place(tmp_path / name, read_invitation(one.path))
+        settle(place)
+        write_reply(place, None, None)
+        replies.append(place.reply_file)
+    enrol(fed, fed / "organiser", replies, None)
+    return fed
+
+
+@pytest.fixture
+def host(fed: Path) -> Iterator[subprocess.Popen[str]]:
+    process = begin("host", str(fed))
+    try:
+        wait_until(lambda: bool(brokers(fed)))
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def begin(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "veilsum", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def brokers(fed: Path) -> list[int]:
+    return [number for number, words in processes_of(fed).items() if words.split()[0].endswith("mosquitto")]
+
+
+def test_a_broker_that_dies_is_started_again_and_the_parties_take_roster_and_part(
+    fed: Path, host: subprocess.Popen[str]
+) -> None:
+    (first,) = brokers(fed)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: bool(brokers(fed)) and first not in brokers(fed))
+    parties = [begin("join", str(fed.parents[1] / f"{name}.invite")) for name in NAMES]
+    said = [process.communicate(timeout=120)[0] for process in (*parties, host)]
+    assert [process.returncode for process in (*parties, host)] == [0] * 4, said
+    require_nothing_left(fed)
+
+
+def test_a_host_that_is_killed_leaves_no_broker(fed: Path, host: subprocess.Popen[str]) -> None:
+    host.kill()
+    require_nothing_left(fed)
