@@ -186,7 +186,7 @@ class Launch:
         holder = holds_model(self.loaded.config.load_scheme(), PartyId(name))
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
-        if name != SERVER:
+        if name != SERVER or self.loaded.config.perturbs:
             arguments += ["--measure", "turns"]
         if self.views is not None:
             arguments += ["--record-view", str(self.views / f"{name}.view")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.beginning import MODEL_FILE, require_agreed, servers_first_model
@@ -51,7 +51,7 @@ class RoleOptions:
     resume: bool = False
     fresh: bool = False
     record_view: Path | None = None
-    measure: MeasureWhen = "always"
+    measure: MeasureWhen | None = None
     log_format: LogFormat = "text"
 
     def __post_init__(self) -> None:
@@ -156,10 +156,18 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
 
 
 def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) -> Measuring | None:
-    """How a party measures the common model; where parties get a perturbed one, none can."""
-    when, config = context.options.measure, context.loaded.config
-    if learner is None or when == "never" or config.perturbs:
+    """How this process measures the common model: a party always unless told otherwise, a server only if told to.
+
+    Where parties get a perturbed model, the server alone can; elsewhere it leaves that to them.
+    """
+    server, config = context.name == SERVER, context.loaded.config
+    when = context.options.measure or ("never" if server else "always")
+    if when == "never" or config.perturbs != server:
         return None
+    if learner is None:
+        from veilsum.roles.learning.factory import make_observing_learner
+
+        return Measuring(make_observing_learner(config, context.load_task()), log, tells=config.tell_metric)
     parties = context.loaded.roster.participants
     turn = Turn(parties.index(context.name), len(parties)) if when == "turns" else Turn()
     return Measuring(learner, log, turn, config.tell_metric)

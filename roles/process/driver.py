@@ -35,7 +35,7 @@ from veilsum.protocol.machines.events import (
     TrainingRequested,
     WorkRequested,
 )
-from veilsum.protocol.numbers.model import LocalResult
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.wire.envelope import Envelope, encode_envelope
 from veilsum.protocol.wire.messages import Message
 from veilsum.protocol.wire.replay import Duplicate
@@ -226,6 +226,8 @@ class Driver:
         if isinstance(event, (RoundCommitted, RunFinished)):
             self.log.tell_traffic(event, self.tally.sent_bytes, self.tally.received_bytes)
         self.observer.noted(self.wall_clock(), self.party, event)
+        if isinstance(event, RoundCommitted) and event.model is not None and self.learner is None:
+            self._begin(self._measure_own(event.round + 1, event.model))
 
     async def _work(self, request: WorkRequested) -> None:
         try:
@@ -259,6 +261,11 @@ class Driver:
         """The model that we trained from is the one of the round before, unless the scheme gave us other work."""
         if self.measuring is not None and request.work is None:
             await self.measuring.now_or_never(request.round, request.model, self._aside)
+
+    async def _measure_own(self, rounds_done: int, model: Model) -> None:
+        """A server that measures begins while the parties train on the next model."""
+        if self.measuring is not None:
+            await self.measuring.now_or_never(rounds_done, model, self._aside)
 
     async def _measure_last(self, ended: Ended) -> None:
         if self.measuring is None or not isinstance(ended, RunFinished) or ended.model is None:

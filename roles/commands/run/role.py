@@ -39,14 +39,20 @@ class RoleCommand:
         _add_identity(parser, named=self.trains)
         if self.trains:
             parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
-            parser.add_argument(
-                "--measure",
-                choices=MEASURE_WHEN,
-                default="always",
-                help="the common model on the test set, for this party's log: after every round that leaves time "
-                "for it (default), in turns with the other parties where all share one machine, or never",
-            )
+        parser.add_argument("--measure", choices=MEASURE_WHEN, help=self._measures)
         _add_run(parser)
+
+    @property
+    def _measures(self) -> str:
+        if not self.trains:
+            return (
+                "the model on the test set, for this log, where the server alone has it (perturbed, bilateral); "
+                "never unless asked for"
+            )
+        return (
+            "the common model on the test set, for this party's log: after every round that leaves time for it "
+            "(default), in turns with the other parties where all share one machine, or never"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         from veilsum.protocol.crypto.identity import Role

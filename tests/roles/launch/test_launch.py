@@ -130,3 +130,28 @@ def test_real_training_gives_the_same_model_over_mqtt_and_in_memory(tmp_path: Pa
     )
     for key in ("model_sha256", "metric_name", "metric"):
         assert launched_figures[key] == simulated_figures[key]
+    for here, there in zip(launched_figures["rounds"], simulated_figures["rounds"], strict=True):
+        assert here["loss"] == pytest.approx(there["loss"], rel=0.02)
+        assert here["metrics"] == there["metrics"]
+
+
+@pytest.mark.long
+def test_a_server_that_alone_has_the_model_measures_it_and_observers_hear_it_where_that_is_signed(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "fed"
+    task = {"task": "digits", "rounds": 30, "tell_metric": True}
+    make_federation(folder, "perturbed", 3, **task, phase_s=30.0, training_s=30.0, patience_s=90.0)
+    command = [sys.executable, "-m", "veilsum", "launch", str(folder), "--json", str(tmp_path / "out.json")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log = folder / "logs" / "server.log"
+    wait_until(lambda: log.exists() and "measured" in log.read_text())
+    status = run_veilsum("status", str(folder), "--json", "-")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0]
+    told = json.loads(status.stdout)["statuses"]
+    assert told["server"]["measured"] >= 1
+    assert 0 < told["server"]["metrics"]["accuracy"] <= 1
+    assert not [name for name, one in told.items() if name != "server" and one["metrics"]]
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert [one for one in figures["rounds"] if one["metrics"] and one["loss"]]
