@@ -62,7 +62,7 @@ def commands_below(
         (("init", "fed", "--task", "./ta"), {"./task.py"}),
         (("server", "--key", "out"), {"outside"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words) if isinstance(words, set) else words),
 )
 def test_bash_completes_a_line(
     words: tuple[str, ...], offered: set[str], script: Path, tmp_path: Path
