@@ -83,6 +83,15 @@ class EncodingError(LocalProtocolError):
     told = "a value of its update is not finite or beyond the agreed range; lower the learning rate, or raise clip"
 
 
+class WeightNotAgreed(EncodingError):
+    """A party's sample count is not within the agreed range; which one it is stays with the party."""
+
+    told = (
+        "its sample count is not within 1 and max_weight, on which all agreed: raise max_weight in federation.toml for "
+        "everyone (veilsum roster sign), or leave it out"
+    )
+
+
 class Rejection(ProtocolError):
     """A value failed verification; the sender is known only further up."""
 

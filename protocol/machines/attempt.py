@@ -351,7 +351,8 @@ def reason_from_text(text: str) -> AbortReason:
 def outcome_of(closed: RoundClosed, me: PartyId) -> Committed | Failed:
     """What the server's closing word means to a participant."""
     if not closed.committed:
-        return Failed(reason_from_text(closed.reason), SERVER, "the server closed the round without a result")
+        told = "the server closed the round without a result"
+        return Failed(reason_from_text(closed.reason), detail=told)
     if me not in closed.members:
         return Failed(AbortReason.TIMED_OUT, me, "the round was closed without this party")
     return Committed(closed.members, model_hash=closed.next_model_hash)

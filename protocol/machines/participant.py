@@ -28,14 +28,13 @@ from veilsum.protocol.machines.attempt import (
     drop_stale_work,
     failure_of,
     next_model_of,
-    reason_from_text,
     require_same_attempt,
 )
 from veilsum.protocol.machines.early_messages import EarlyMessages, early_share, is_early, is_early_in_opening
 from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, Send, SessionBegan
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
-from veilsum.protocol.machines.parting import SILENT_SERVER, ended_early
+from veilsum.protocol.machines.parting import SILENT_SERVER, ended_early, told_failure
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -368,7 +367,7 @@ class ParticipantMachine:
         self._move(Farewell, ParticipantPhase.FINISHING)
         self._deadline = None
         if not message.completed:
-            return [*events, RunFailed(reason_from_text(message.reason), SERVER, message.detail)]
+            return [*events, self._parts.explained(told_failure(message))]
         me, told, planned = self._parts.identity.name, message.stamp.round, self._rules.rounds
         early = ended_early(me, self.rounds_done, told, planned)
         return [*events, early or RunFinished(self.rounds_done, self.model)]

@@ -12,6 +12,7 @@ Implements specs/protocol.md, section 1.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,19 +21,29 @@ from veilsum.protocol.chain.asking import StateGiven, StateSearch, StateWanted
 from veilsum.protocol.chain.hellos import HelloRecord
 from veilsum.protocol.chain.state import ChainState
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.identifiers import SERVER, PartyId
-from veilsum.protocol.machines.attempt import Dispute, Failed
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
+from veilsum.protocol.machines.attempt import Dispute, Failed, reason_from_text
 from veilsum.protocol.machines.decisions import VoteCast
-from veilsum.protocol.machines.events import DecisionMade, Event, ModelTaken, PartyNamed, RunFailed, Send
+from veilsum.protocol.machines.events import (
+    DecisionMade,
+    Event,
+    ModelTaken,
+    PartyNamed,
+    RunFailed,
+    Send,
+    Warned,
+)
 from veilsum.protocol.machines.on_chain import ServerOnChain
 from veilsum.protocol.machines.participation import ParticipationRecord
-from veilsum.protocol.machines.rules import MachineRules, RoleParts
+from veilsum.protocol.machines.rules import SILENCES, MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import Farewell, require_model_shape
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Stamp
 
 _LONGEST_DETAIL = 1000
+_LONGEST_REASON = 200
+_MOST_REASONS = 3
 _PATIENT_OPENINGS = 3
 SILENT_SERVER = (
     "silent for too long; if the run is over, the server and the others started once more with --resume give this "
@@ -54,6 +65,11 @@ def ended_early(me: PartyId, held: int, told: int, planned: int) -> RunFailed | 
         detail = f"the server ended the run after {held} of {planned} rounds: compare `rounds` in its settings, and "
         return RunFailed(AbortReason.WITHDRAWN, SERVER, f"{detail}go on with --resume")
     return None
+
+
+def told_failure(farewell: Farewell) -> RunFailed:
+    """Why the server ends the run: that it is the one to say so does not make it the culprit."""
+    return RunFailed(reason_from_text(farewell.reason), detail=farewell.detail)
 
 
 class DoneWithout:
@@ -130,6 +146,7 @@ class Guests:
         self._without = without
         self.named: dict[PartyId, PartyNamed] = {}
         self._passed: dict[PartyId, tuple[int, int]] = {}
+        self._told_of: dict[PartyId, int] = {}
 
     def let_pass(self, names: Collection[PartyId], round_number: int) -> frozenset[PartyId]:
         """These knocked, and an opening ended without them; returns those for whom no other is begun right away.
@@ -167,6 +184,18 @@ class Guests:
         """Who may say hello: to vote on a result that is passed on, one need not have taken part in its sum."""
         may_pass_on = self._chain is not None and self._chain.may_pass_on
         return self._not_shunned(round_number) if may_pass_on else self.welcome(round_number)
+
+    def left_out(self, name: PartyId, round_number: int) -> list[Event]:
+        """Say once a round of a party that is here why it has to wait, if it has to."""
+        if name in self.admissible(round_number) or self._told_of.get(name) == round_number:
+            return []
+        self._told_of[name] = round_number
+        if name in self._without.parties:
+            why = "an attempt at it failed over this party, or over a dispute with it"
+        else:
+            why = "its sum may be open already, and only those who took part in it may repeat it"
+        shown = f"round {shown_number(round_number)}"
+        return [Warned(f"{name} is left out of {shown}: {why}; it is let in again when {shown} is committed")]
 
     def dismissal(self, name: PartyId, round_number: int) -> Farewell | None:
         """What a party hears that lied and was named: the run goes on without it, unless an open sum needs it."""
@@ -265,6 +294,27 @@ class Parting:
         self._parts = parts
         self._chain = chain
         self._model: Model | None = None
+        self._withdrawn: tuple[int, dict[PartyId, str]] = (-1, {})
+
+    def hear_withdrawal(self, party: PartyId, reason: str, round_number: int) -> Warned:
+        """Keep who left a round and why, in words of its own: if the round comes to nothing, that is the cause."""
+        known = self._withdrawn[1] if self._withdrawn[0] == round_number else {}
+        self._withdrawn = round_number, {**known, party: reason}
+        return Warned(f"{party} withdrew: {reason}")
+
+    def explained(self, failed: Failed, round_number: int) -> Failed:
+        """What came first: our own lost connection, or that parties withdrew from the round."""
+        explained = self._parts.explained(failed)
+        of_round, withdrawn = self._withdrawn
+        if explained is not failed or failed.reason not in SILENCES or of_round != round_number:
+            return explained
+        by_reason: dict[str, list[PartyId]] = {}
+        for party, reason in withdrawn.items():
+            by_reason.setdefault(reason[:_LONGEST_REASON], []).append(party)
+        told = [f"{', '.join(sorted(names)[:10])} withdrew: {reason}" for reason, names in by_reason.items()]
+        detail = f"{'; '.join(told[:_MOST_REASONS])}; then: {failed.reason.value}: {failed.detail}"
+        culprit = next(iter(withdrawn)) if len(withdrawn) == 1 else ""
+        return replace(failed, reason=AbortReason.WITHDRAWN, culprit=culprit, detail=detail)
 
     def farewell(
         self, stamp: Stamp, failed: Failed | None, held: Model | None, *, lacks_it: bool

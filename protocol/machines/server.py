@@ -37,7 +37,6 @@ from veilsum.protocol.machines.events import (
     RunFinished,
     Send,
     SessionBegan,
-    Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain, hash_held, votes_not_shown
 from veilsum.protocol.machines.parting import DoneWithout, Guests, LostState, Parting
@@ -143,7 +142,7 @@ class ServerMachine:
                 assert isinstance(message, Withdrawn)
                 machine = self._require_in_attempt(sender, message)
                 self._lost.add(sender)
-                warning = Warned(f"{sender} withdrew: {message.reason}")
+                warning = self._parting.hear_withdrawal(sender, message.reason, self.rounds_done)
                 return [warning, *self._settled(machine.hear_withdrawal(sender, message.reason, now), now)]
 
     def _require_in_attempt(self, sender: PartyId, message: Message) -> AttemptMachine:
@@ -195,7 +194,7 @@ class ServerMachine:
         if self.phase is not ServerPhase.OPENING or sender not in self._guests.admissible(self.rounds_done):
             if known is None and self._guests.may_knock(sender, self.rounds_done):
                 self._knocking.add(sender)
-            return []
+            return self._guests.left_out(sender, self.rounds_done)
         if self._chain is not None:
             self._chain.admit(sender, hello)
         self._hellos[sender] = hello.hello
@@ -378,7 +377,7 @@ class ServerMachine:
         return events + self._open("outcome", now)
 
     def _abandon(self, trigger: Trigger, failed: Failed) -> list[Event]:
-        self._failed = failed = self._parts.explained(failed)
+        self._failed = failed = self._parting.explained(failed, self.rounds_done)
         return [*self._finish(trigger), RunFailed(failed.reason, failed.culprit, failed.detail)]
 
     def _finish(self, trigger: Trigger) -> list[Event]:

@@ -37,7 +37,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilsum.protocol.errors import AbortReason, EncodingError, LocalProtocolError, ParameterError, Rejection
+from veilsum.protocol.errors import (
+    AbortReason,
+    EncodingError,
+    LocalProtocolError,
+    ParameterError,
+    Rejection,
+    WeightNotAgreed,
+)
 from veilsum.protocol.numbers.ring import RING_BITS, Ring, RingVector, SignedVector
 
 FloatVector = NDArray[np.floating[Any]]
@@ -188,9 +195,9 @@ class FixedPoint:
                 f"a sample count is an integer, got {type(samples).__name__}: count, do not weigh"
             )
         if not 0 < samples <= self.max_weight:
-            raise EncodingError(
-                f"a party needs 1 to {self.max_weight} samples, got {samples}: "
-                "raise the max weight for all parties, or leave this one out"
+            raise WeightNotAgreed(
+                f"a party needs 1 to {self.max_weight} samples, got {samples}: raise max_weight in federation.toml for "
+                "all parties (veilsum roster sign), or leave this one out"
             )
         return int(samples)
 

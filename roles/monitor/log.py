@@ -31,16 +31,23 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.roles.learning.contract import sha256_of
 from veilsum.roles.monitor.log_format import LogFormat
+from veilsum.transport.errors import BrokerRefused, BrokerUnreachable
 from veilsum.transport.printable import json_text, printable
+
+AFTERTHOUGHTS = frozenset(
+    {"seems_gone", "link_lost", "link_restored", "refused", "not_delivered", "status_not_told"}
+)
+"""What is not told of after the end: others leave, connections close, and nothing of it changes the result."""
 
 
 class RoleLog:
-    """Writes the lines of one party."""
+    """Writes the lines of one party; how its run ended is the last one, unless something unexpected follows."""
 
     def __init__(self, party: str, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
         self._party = party
         self._format = log_format
         self._stream = stream if stream is not None else sys.stderr
+        self._ended = False
 
     @property
     def is_json(self) -> bool:
@@ -48,6 +55,8 @@ class RoleLog:
 
     def say(self, fact: str, **fields: Any) -> None:
         """One line: when, this party, the fact and its fields, which are called none of these three."""
+        if self._ended and fact in AFTERTHOUGHTS:
+            return
         now = datetime.datetime.now(datetime.UTC)
         if self._format == "json":
             line = json_text({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
@@ -62,6 +71,7 @@ class RoleLog:
             )
         self._stream.write(f"{line}\n")
         self._stream.flush()
+        self._ended = self._ended or fact in ("run_finished", "run_failed")
 
     def tell(self, event: Event) -> None:
         """The line of an event, if it has one."""
@@ -104,6 +114,11 @@ class RoleLog:
                 self.say("warning", text=event.text)
             case _:
                 pass
+
+    def tell_failure(self, error: Exception, more: str = "") -> None:
+        """The run ends with an exception: of the broker, which is then named, or of our own."""
+        culprit = "broker" if isinstance(error, BrokerRefused | BrokerUnreachable) else self._party
+        self.say("run_failed", reason=type(error).__name__, culprit=culprit, detail=f"{error}{more}")
 
     def tell_position(self, chain: ChainRecord | None) -> None:
         """Where this party is in a chain of models: what an organiser signs in a checkpoint."""

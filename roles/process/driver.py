@@ -221,10 +221,12 @@ class Driver:
         await asyncio.get_running_loop().run_in_executor(self.disk, save)
 
     async def _tell(self, event: Event) -> None:
-        model = getattr(event, "model", None)
+        model, tally = getattr(event, "model", None), self.tally
+        if isinstance(event, RunFinished):
+            self.log.tell_traffic(event, tally.sent_bytes, tally.received_bytes)
         await self._maybe_aside(0 if model is None else model.nbytes, partial(self.log.tell, event))
-        if isinstance(event, (RoundCommitted, RunFinished)):
-            self.log.tell_traffic(event, self.tally.sent_bytes, self.tally.received_bytes)
+        if isinstance(event, RoundCommitted):
+            self.log.tell_traffic(event, tally.sent_bytes, tally.received_bytes)
         self.observer.noted(self.wall_clock(), self.party, event)
         if isinstance(event, RoundCommitted) and event.model is not None and self.learner is None:
             self._begin(self._measure_own(event.round + 1, event.model))

@@ -34,6 +34,7 @@ from veilsum.roles.federation.signed_roster import ROSTER_FILE
 from veilsum.roles.learning.contract import Learner
 from veilsum.roles.learning.equipment import equipment_notes
 from veilsum.roles.learning.server_step import StepOptimizer
+from veilsum.roles.monitor.left_out import LeftOut
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.outages import Outages
 from veilsum.roles.monitor.status import EVERY_S, MOST_LATE, Status, sign_status
@@ -77,14 +78,11 @@ THREAD_NAMES = "veilsum-work"
 JOIN_S = 0.5
 LONGEST_LINGER_S = 20.0
 
-
 NO_VOTE = (
     "what this party did in the run before is forgotten: it takes the state of the others over, and has no vote until "
     "a round that it took part in is committed; if all begin anew, the organiser signs another chain first (veilsum "
     "roster sign --new-chain)"
 )
-
-
 GIVEN_BACK = "no checkpoint is readable; the parties prove how far the run is, and give back what the server is to hold"
 
 
@@ -216,6 +214,7 @@ class RoleProcess:
     wills: RateLimit = field(default_factory=RateLimit)
 
     def __post_init__(self) -> None:
+        self.driver: Driver | None = None
         self.outages = Outages(self.context.name, self.log)
 
     def run(self) -> int:
@@ -226,12 +225,11 @@ class RoleProcess:
             ended = asyncio.run(self._take_part(work, disk))
             code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
         except Stopped:
-            self.log.say("stopped", rounds_done=self.state.rounds_done)
-            code = EXIT_STOPPED
+            code = self._stopped()
         except (TransportError, LocalProtocolError) as error:
-            self._tell_failure(error)
+            self.log.tell_failure(error)
         except Exception as error:
-            self._tell_failure(error, f" (unexpected; {TRACEBACK}=1 shows where)")
+            self.log.tell_failure(error, f" (unexpected; {TRACEBACK}=1 shows where)")
             if os.environ.get(TRACEBACK) == "1":
                 raise
         finally:
@@ -242,9 +240,13 @@ class RoleProcess:
             leave_threads_behind(code)
         return code
 
-    def _tell_failure(self, error: Exception, more: str = "") -> None:
-        detail = f"{error}{more}"
-        self.log.say("run_failed", reason=type(error).__name__, culprit=self.context.name, detail=detail)
+    def _stopped(self) -> int:
+        """Whoever is stopped after its end has come to that end: it only stayed for the others."""
+        ended = None if self.driver is None else self.driver.ended
+        if ended is not None:
+            return EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
+        self.log.say("stopped", rounds_done=self.state.rounds_done)
+        return EXIT_STOPPED
 
     async def _take_part(self, work: Executor, disk: Executor) -> Ended:
         with _stopping_on_signals():
@@ -292,12 +294,12 @@ class RoleProcess:
         random = require_real_entropy(system_entropy)
         context = self.context
         step = step_of(context.loaded.config, context.name, self.state, self.optimizer)
-        hindrance = self.outages.in_words
-        parts = RoleParts(context.identity, random, step.apply, self.equipment, step.take, hindrance)
+        in_words = self.outages.in_words
+        parts = RoleParts(context.identity, random, step.apply, self.equipment, step.take, in_words)
         machine = make_machine(self.scheme, self.rules, parts, self.state)
         if self.recording is not None:
             self.recording.hear_secrets(self.context.name, self.equipment)
-        driver = Driver(
+        driver = self.driver = Driver(
             party=self.context.name,
             machine=machine,
             codec=self.codec,
@@ -332,9 +334,11 @@ class RoleProcess:
     async def _tell_status(self, transport: RoleTransport, driver: Driver) -> None:
         identity, number = self.context.identity, 0
         started_ms = int(date() * 1000)
+        left_out = LeftOut(self.log, self.rules.timing.opening_s + self.rules.timing.phase_s)
         while True:
             number += 1
             tally = driver.tally
+            left_out.hear(driver.machine.phase.value)
             status = Status(
                 party=identity.name,
                 role=identity.role.value,

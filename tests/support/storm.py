@@ -18,6 +18,7 @@ from tests.support.federations import Company, Role
 BROKER = "broker"
 LONGEST_GAP_S = 1.5
 LONGEST_ABSENCE_S = 2.5
+LONGEST_WAIT_S = 30.0
 ALL_AT_ONCE = 0.15
 """How often the power goes for everyone, the broker included."""
 ENDS_WITHIN_S = 240.0
@@ -34,6 +35,7 @@ class Storm:
     killed: Counter[str] = field(default_factory=Counter)
     reasons: list[str] = field(default_factory=list)
     resumptions: int = 0
+    committed_under_kills: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -42,9 +44,12 @@ class Storm:
     def blow(self, kills: int) -> None:
         """Start everyone, kill so many times, and wait until all have ended; then resume until all are done."""
         self.running = self.company.start_all()
-        for _ in range(kills):
+        for number in range(kills):
+            if number % 2:
+                self._wait_for_a_commit()
             time.sleep(self._random.uniform(0.0, LONGEST_GAP_S))
             self._strike()
+        self.committed_under_kills = len(committed_hashes(self.company))
         self._wait_for_the_end()
         while self.unfinished() and self.resumptions < MOST_RESUMPTIONS:
             self.resumptions += 1
@@ -53,6 +58,14 @@ class Storm:
 
     def unfinished(self) -> dict[str, Role]:
         return {name: role for name, role in self.running.items() if role.process.returncode != 0}
+
+    def _wait_for_a_commit(self) -> None:
+        """Every other kill hits a federation that is at work again, unless it comes to its end before."""
+        before, give_up_at = len(committed_hashes(self.company)), time.monotonic() + LONGEST_WAIT_S
+        while len(committed_hashes(self.company)) == before and time.monotonic() < give_up_at:
+            if all(role.process.poll() is not None for role in self.running.values()):
+                return
+            time.sleep(0.02)
 
     def _strike(self) -> None:
         names = [BROKER, *self.running]
@@ -92,6 +105,7 @@ def require_typed_ends(company: Company) -> None:
         code = role.process.returncode
         assert code in (0, 1, -9), f"{role.name} ended with {code}: {role.said()}"
         assert code != 1 or role.facts[-1]["fact"] == "run_failed", role.said()
+        assert code != 0 or role.facts[-1]["fact"] in ("run_finished", "measured"), role.said()
         assert not role.other_lines, f"{role.name} wrote lines that are no facts: {role.other_lines}"
 
 
@@ -99,7 +113,7 @@ def committed_hashes(company: Company) -> Mapping[int, set[str]]:
     """Under which hashes rounds were ever told as committed, by anyone that holds the model, at any time."""
     found: dict[int, set[str]] = {}
     for role in company.roles:
-        for fact in role.told("round_committed"):
+        for fact in list(role.told("round_committed")):
             if fact["model_sha256"] is not None:
                 found.setdefault(fact["round"], set()).add(fact["model_sha256"])
     return found

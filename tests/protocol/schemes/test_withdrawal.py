@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.refusals import require_mentions
 from tests.support.tables.lying_table import (
     exact_model,
     fix_input,
@@ -13,8 +14,9 @@ from tests.support.tables.lying_table import (
     nobody_has_a_result,
     told,
 )
-from veilsum.protocol.errors import AbortReason, EncodingError
+from veilsum.protocol.errors import AbortReason, EncodingError, WeightNotAgreed
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.events import RunFailed
 from veilsum.protocol.machines.session import Withdrawn
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.secure_sum.shares import SealedShares
@@ -72,7 +74,25 @@ def test_a_party_whose_own_values_do_not_fit_withdraws_and_the_others_finish(
     table.run()
     (failure,) = told(table, PartyId("p4")).failures
     assert failure.reason is REASON.WITHDRAWN
-    assert messages(table, Withdrawn, "p4")[0].reason == EncodingError.told
+    about_count = "samples" in problem
+    assert (
+        messages(table, Withdrawn, "p4")[0].reason == (WeightNotAgreed if about_count else EncodingError).told
+    )
     assert not messages(table, MaskedInput, "p4")
     assert told(table, SERVER).commits[0].members == tuple(table.participants[:4])
     assert result_of(table) == exact_model(table, table.participants[:4])
+
+
+@pytest.mark.parametrize("scheme", SECURE)
+def test_a_run_that_withdrawals_end_says_everywhere_who_withdrew_and_why_and_no_count(scheme: str) -> None:
+    """All have more samples than was agreed: nobody hears first that parties are missing, nor blames the server."""
+    table = lying_table(scheme, 4, max_attempts=1)
+    for name in table.participants:
+        fix_input(table, name, 0, LocalResult(np.zeros(6, dtype=np.float32), 1001))
+    table.run()
+    for name in (SERVER, *table.participants):
+        ending = told(table, name).ending
+        assert isinstance(ending, RunFailed)
+        assert (ending.reason, ending.culprit) == (REASON.WITHDRAWN, "")
+        require_mentions(ending.detail, *table.participants, "withdrew", "max_weight")
+        assert "1001" not in ending.detail

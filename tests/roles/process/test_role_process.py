@@ -13,11 +13,11 @@ from typing import Any, Self
 import pytest
 
 from tests.support.federations import make_federation
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.crypto.identity import Role
-from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import PartyId
-from veilsum.protocol.machines.events import RunFinished
+from veilsum.protocol.machines.events import RunFailed, RunFinished
 from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.monitor.log import RoleLog
@@ -110,7 +110,7 @@ def make_driver(role: process.RoleProcess, transport: LostStatuses) -> Driver:
 def test_an_unexpected_error_is_told_and_the_threads_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error goes on to the caller, after the log has it and no executor takes work any more."""
+    """The log has it and no executor takes work any more; who asks for tracebacks is given the error itself."""
     executors: list[Any] = []
     codes: list[int] = []
 
@@ -121,10 +121,15 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(
     monkeypatch.setattr(process.RoleProcess, "_take_part", fail)
     monkeypatch.setattr(process, "leave_threads_behind", codes.append)
     said = io.StringIO()
+    role = make_process(tmp_path / "fed", said)
+    assert role.run() == process.EXIT_FAILED
+    fact = json.loads(said.getvalue())
+    assert (fact["fact"], fact["reason"]) == ("run_failed", "ZeroDivisionError")
+    require_mentions(fact["detail"], "nought", process.TRACEBACK)
+    monkeypatch.setenv(process.TRACEBACK, "1")
     with pytest.raises(ZeroDivisionError):
-        make_process(tmp_path / "fed", said).run()
-    assert json.loads(said.getvalue())["detail"] == "by nought"
-    assert codes == [process.EXIT_FAILED]
+        role.run()
+    assert codes == [process.EXIT_FAILED] * 2
     for executor in executors:
         with pytest.raises(RuntimeError, match="after shutdown"):
             executor.submit(print)
@@ -183,3 +188,32 @@ def test_a_broker_program_that_does_not_answer_is_not_waited_for(
     program.chmod(0o700)
     monkeypatch.setattr(mosquitto, "_VERSION_S", 0.2)
     assert mosquitto.version_of(str(program)) == "mosquitto"
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "facts"),
+    [
+        (RunFinished(2), process.EXIT_FINISHED, []),
+        (RunFailed(AbortReason.TIMED_OUT, "server", "silent"), process.EXIT_FAILED, []),
+        (None, process.EXIT_STOPPED, ["stopped"]),
+    ],
+)
+def test_a_process_that_is_stopped_after_its_end_has_come_to_that_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: RunFinished | RunFailed | None,
+    code: int,
+    facts: list[str],
+) -> None:
+    """It only stayed for the others; before the end it was stopped, and says so."""
+
+    async def stop(role: process.RoleProcess, *_: object) -> RunFinished:
+        role.driver = make_driver(role, LostStatuses())
+        role.driver._pump.ended = ended
+        raise process.Stopped
+
+    monkeypatch.setattr(process.RoleProcess, "_take_part", stop)
+    monkeypatch.setattr(process, "leave_threads_behind", lambda _: None)
+    said = io.StringIO()
+    assert make_process(tmp_path / "fed", said).run() == code
+    assert [json.loads(line)["fact"] for line in said.getvalue().splitlines()] == facts

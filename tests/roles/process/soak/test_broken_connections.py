@@ -11,6 +11,8 @@ import pytest
 from tests.support.brokers.balancer import Balancer
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import Company, Role, make_federation, own_broker_of
+from tests.support.refusals import require_mentions
+from veilsum.protocol.errors import AbortReason
 
 pytestmark = [needs_mosquitto, pytest.mark.long]
 
@@ -87,3 +89,23 @@ def test_a_federation_behind_a_load_balancer_comes_through_a_broker_that_restart
         asyncio.run(asyncio.wait_for(scenario(), 600.0))
     finally:
         broker.stop()
+
+
+@pytest.mark.timeout(900)
+def test_a_broker_that_stays_away_is_the_last_word_of_everyone_and_not_whom_they_missed(
+    tmp_path: Path,
+) -> None:
+    """It is killed for good in mid-run: server and parties end typed, with their own connection as the cause."""
+    fed = make_federation(tmp_path / "fed", "masked", 3, rounds=500)
+    broker = own_broker_of(fed)
+    broker.start()
+    with Company(fed) as company:
+        roles = company.start_all()
+        roles["server"].wait_for("round_committed")
+        broker.kill()
+        for name, role in roles.items():
+            assert role.end() == 1, role.said()
+            last = role.facts[-1]
+            assert (last["fact"], last["culprit"]) == ("run_failed", name), role.said()
+            assert last["reason"] == AbortReason.LINK_LOST.value
+            require_mentions(last["detail"], name, str(fed.config.broker_port), "broker")

@@ -20,9 +20,9 @@ pytestmark = [needs_mosquitto, pytest.mark.long]
 KILLS = 5
 DEADLINES = {"opening_s": 6.0, "phase_s": 8.0, "training_s": 12.0, "patience_s": 30.0}
 SCHEMES: dict[str, dict[str, Any]] = {
-    "masked": {"parties": 4, "rounds": 20},
-    "ampc": {"parties": 4, "rounds": 12},
-    "bilateral": {"parties": 3, "rounds": 8, "task": "digits", "device": "cpu"},
+    "masked": {"parties": 4, "rounds": 60},
+    "ampc": {"parties": 4, "rounds": 30},
+    "bilateral": {"parties": 3, "rounds": 12, "task": "digits", "device": "cpu"},
 }
 RUNS = [("masked", seed) for seed in range(15)]
 RUNS += [("ampc", seed) for seed in range(15)]
@@ -68,6 +68,7 @@ def _figures(storm: Storm, scheme: str, seed: int, seconds: float) -> str:
     reasons = ", ".join(f"{count} x {reason}" for reason, count in Counter(storm.reasons).items())
     rounds = len(committed_hashes(storm.company))
     return (
-        f"{scheme} {seed}: killed {kills}; rounds committed {rounds}; resumed {storm.resumptions} times; "
-        f"ended without the last round: {reasons or 'none'}; {seconds:.0f} s"
+        f"{scheme} {seed}: killed {kills}; rounds committed {storm.committed_under_kills} until the last kill, "
+        f"{rounds} in all; resumed {storm.resumptions} times; ended without the last: {reasons or 'none'}; "
+        f"{seconds:.0f} s"
     )
