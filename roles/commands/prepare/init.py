@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.no_keys:
         sys.stdout.write(
-            "next: veilsum keys new NAME, roster pin and keys first-model at each party, then veilsum roster add here\n"
+            f"next: veilsum invite {args.folder}; or by hand veilsum keys new NAME, roster pin and keys first-model at "
+            "each party,\nthen veilsum roster add here\n"
         )
     else:
         sys.stdout.write(f"next: veilsum launch {args.folder}\n")

@@ -9,8 +9,9 @@ Then run the same command again: it waits until the organiser has enrolled you, 
 (or from --roster FILE), and runs as the client or peer that the federation needs. It can be run again after any stop:
 it goes on from its last checkpoint.
 
-The invitation holds a password for the broker. Who steals the file can knock at the broker as you, and read who is
-enrolled; he takes part in nothing, unless the organiser enrols his keys without comparing the words with you.
+The invitation holds your password for the broker. Who steals the file can knock at the broker as you, read who is
+enrolled, and push you off, now and later; he reads and forges no message, and takes part in nothing, unless the
+organiser enrols his keys without comparing the words with you.
 
 examples:
   veilsum join alice.invite --data /data/ecg
