@@ -16,6 +16,7 @@ VENV        := .venv-$(firstword $(CHOSEN))
 endif
 VENV_PYTHON := $(VENV)/bin/python
 READY       := $(VENV)/.ready
+SITE_READY  := $(VENV)/.site
 
 # Parties are processes or pool workers: one numeric thread each, so that they do not fight for the cores.
 export OMP_NUM_THREADS ?= 1
@@ -23,7 +24,7 @@ export OMP_NUM_THREADS ?= 1
 export PATH := $(PATH):/usr/sbin:/usr/local/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check model bench docs notebooks clean broker spin chromium
+.PHONY: site help demo test test-long check model bench docs notebooks clean broker spin chromium
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -34,7 +35,7 @@ demo: $(READY) ## five peers train on real digits with AMPC, beside plain FedAvg
 test: $(READY) broker spin ## the whole default suite
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
-test-long: $(READY) broker spin chromium ## the tests that take minutes
+test-long: $(READY) $(SITE_READY) broker spin chromium ## the tests that take minutes
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
 
 check: $(READY) ## lint, formatting, types
@@ -65,6 +66,9 @@ docs: $(READY) broker ## regenerate what is generated in specs/
 notebooks: $(READY) ## run the notebooks of specs/notebooks and keep what they show
 	PYTHONPATH=. $(VENV_PYTHON) tests/support/notebooks.py
 
+site: $(SITE_READY) ## the documentation as a site: build/site/index.html
+	$(VENV_PYTHON) specs/site/build.py build/site
+
 clean: ## remove everything make made
 	rm -rf .venv .venv-3.* build dist bench *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .broker
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -85,4 +89,9 @@ $(READY): pyproject.toml constraints.txt
 	  "$${found#* }" -m venv --clear $(VENV) || exit 1; \
 	fi
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker]'
+	@touch $@
+
+# Sphinx is needed for the site only: `make test` does without.
+$(SITE_READY): $(READY)
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
 	@touch $@

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import veilsum
 from tests.support.house import Trees, made_up
 from tests.support.sources import (
     FOLDERS,
@@ -29,6 +30,9 @@ OUR_FOLDERS = {
     "roles": {"protocol", "transport", "roles"},
     "simulations": set(FOLDERS),
 }
+
+EXAMPLES = Path("simulations/examples")
+"""Written as users write: they may use what the package itself offers by name."""
 
 UNSAFE_EVERYWHERE = {"pickle", "cPickle", "dill", "marshal", "shelve"}
 
@@ -53,6 +57,7 @@ LIBRARIES: dict[str, dict[str, set[str]]] = {
     "simulations": {
         "": {"numpy", "cryptography", "Crypto", "torch"},
         "testing": {"hypothesis"},
+        "examples": {"hypothesis"},
     },
 }
 KNOWN = set(sys.stdlib_module_names) | {"veilsum"}
@@ -76,7 +81,8 @@ def strange_folders(path: Path, tree: ast.Module) -> set[str]:
     used = {name for _, name in used_names(tree) if name != "veilsum"}
     known = {_part(name) for name in used.union(imported_names(tree)) if name.partition(".")[0] == "veilsum"}
     named = {_part(name) for name in named_in_strings(tree) if name.rstrip(".") != "veilsum"}
-    return known - OUR_FOLDERS[path.parts[0]] - {"__version__"} | (
+    public = {"veilsum", *veilsum.__all__} if path.is_relative_to(EXAMPLES) else set()
+    return known - OUR_FOLDERS[path.parts[0]] - {"__version__"} - public | (
         named - OUR_FOLDERS[path.parts[0]] - NAMES_IN_STRINGS.get(str(path), set())
     )
 
@@ -185,7 +191,7 @@ def test_a_library_that_a_place_allows_is_imported_there() -> None:
         ("amqtt", ("roles/broker",)),
         ("rich", ("roles",)),
         ("shtab", ("roles/cli",)),
-        ("hypothesis", ("simulations/testing",)),
+        ("hypothesis", ("simulations/testing", "simulations/examples")),
         ("requests", ()),
     ],
 )

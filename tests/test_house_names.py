@@ -51,6 +51,11 @@ STAYS = (
     ("roles/config/values.py", "ampc", "the default of a setting"),
     ("roles/config/known_names.py", "plain masked mpc ampc perturbed bilateral", "what shells complete"),
     ("roles/config/known_names.py", "dp ppdl spn sketch", "what shells complete"),
+    ("simulations/examples/compare_schemes.py", "plain mpc ampc masked", "what the example compares"),
+    ("simulations/examples/own_task.py", "masked", "what the example runs"),
+    ("simulations/examples/lost_parties.py", "masked", "what the example runs"),
+    ("simulations/examples/own_defence.py", "masked plain", "what the example runs"),
+    ("simulations/examples/property_test.py", "masked", "what the example tests"),
     (
         "simulations/commands/audit/names.py",
         " ".join(set(names.ATTACKS) - ORDINARY_WORDS),
