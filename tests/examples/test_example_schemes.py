@@ -251,7 +251,9 @@ def test_an_example_is_launched_over_mqtt_from_the_file_it_lies_in(
 
 def test_a_recorded_view_of_an_example_is_attacked_by_whoever_names_its_scheme(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "open_mean.py", tmp_path)
-    words = "audit run --scheme ./open_mean.py:OpenMean --attack idlg --scale smoke --json out.json"
+    words = (
+        "audit run --scheme ./open_mean.py:OpenMean --attack idlg --scale smoke --images 1 --json out.json"
+    )
     attack = words.split()
     run(tmp_path, *attack, "--model", "mlp2:16", "--save-view", "server.view")
     run(tmp_path, *attack, "--view", "server.view")
