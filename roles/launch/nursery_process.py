@@ -51,15 +51,20 @@ from veilsum.roles.launch.titles import Title
 LARGEST_REQUEST = 1 << 16
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What libraries read when they are loaded, to know how many threads to start."""
-ROLES = ("veilsum.roles.process.run", "veilsum.roles.commands.run.role", "veilsum.roles.commands.run.broker")
-BROKER = ("veilsum.roles.broker.mosquitto", "veilsum.roles.federation.enrolment")
+ROLES = (
+    *("veilsum.roles.process.run", "veilsum.roles.commands.run.role", "veilsum.roles.commands.run.broker"),
+    *("veilsum.roles.broker.mosquitto", "veilsum.roles.federation.enrolment", "veilsum.roles.config.build"),
+    *("veilsum.protocol.agreed.sizing", "numpy.random"),
+)
 LEARNING = (
     "veilsum.roles.learning.factory",
     "veilsum.roles.learning.training.torch_learner",
     "veilsum.roles.learning.training.compare",
     "veilsum.roles.learning.datasets.supervised",
+    "veilsum.roles.learning.models.catalogue",
+    "veilsum.roles.learning.models.files",
 )
-STAGES: Mapping[str, Sequence[str]] = {"roles": (*ROLES, *BROKER), "learning": LEARNING}
+STAGES: Mapping[str, Sequence[str]] = {"roles": ROLES, "learning": LEARNING}
 
 
 def run_command() -> None:

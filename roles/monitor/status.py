@@ -27,6 +27,9 @@ from veilsum.protocol.identifiers import PartyId
 
 STATUS_DOMAIN = "status"
 EVERY_S = 1.0
+EARLY_S = 0.2
+EARLY_STATUSES = 50
+"""How often, and how many times at most, a party that has found no server yet says that it is here."""
 MOST_LATE = 64
 """So many late parties are named: a status stays small in a federation of thousands."""
 _LONGEST = 64 * 1024
