@@ -24,6 +24,7 @@ from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.phases import ParticipantPhase
 
 STATUS_DOMAIN = "status"
 EVERY_S = 1.0
@@ -46,6 +47,12 @@ def tellable(metrics: Mapping[str, float]) -> dict[str, float]:
     """The metrics that fit a status: the first, under names that are not too long."""
     short = {name: float(value) for name, value in metrics.items() if len(name) <= _LONGEST_WORD}
     return dict(list(short.items())[:_MOST_METRICS])
+
+
+def pause_after(number: int, phase: str) -> float:
+    """Seconds to the next status: fewer where a server that comes later is to hear soon that we are here."""
+    early = number <= EARLY_STATUSES and phase == ParticipantPhase.KNOCKING.value
+    return EARLY_S if early else EVERY_S
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.events import RunFinished
-from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme, starting_warnings
 from veilsum.protocol.machines.server import ServerMachine
@@ -38,7 +37,7 @@ from veilsum.roles.learning.server_step import StepOptimizer
 from veilsum.roles.monitor.left_out import LeftOut
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.outages import Outages
-from veilsum.roles.monitor.status import EARLY_S, EARLY_STATUSES, EVERY_S, MOST_LATE, Status, sign_status
+from veilsum.roles.monitor.status import MOST_LATE, Status, pause_after, sign_status
 from veilsum.roles.monitor.takeover import taken_over
 from veilsum.roles.process.channels import IdentityLines
 from veilsum.roles.process.checkpoint import CheckpointError, NothingReadable, StateFolder
@@ -363,9 +362,7 @@ class RoleProcess:
                 )
             except TransportError as error:
                 self.log.say("status_not_told", text=str(error))
-            # A server that comes after us hears from this that we are here, and waits for nobody else.
-            early = number <= EARLY_STATUSES and driver.machine.phase is ParticipantPhase.KNOCKING
-            await asyncio.sleep(EARLY_S if early else EVERY_S)
+            await asyncio.sleep(pause_after(number, driver.machine.phase.value))
 
 
 def leave_threads_behind(code: int) -> None:

@@ -139,8 +139,7 @@ def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it names a limited number of late parties, however many there are."""
-    monkeypatch.setattr(process, "EVERY_S", 0.0)
-    monkeypatch.setattr(process, "EARLY_S", 0.0)
+    monkeypatch.setattr(process, "pause_after", lambda number, phase: 0.0)
     said, transport = io.StringIO(), LostStatuses()
     role = make_process(tmp_path / "fed", said)
 
