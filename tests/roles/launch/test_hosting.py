@@ -55,8 +55,9 @@ def fed(tmp_path: Path) -> Path:
 @pytest.fixture
 def host(fed: Path) -> Iterator[subprocess.Popen[str]]:
     process = begin("host", str(fed))
+    assert process.stdout is not None
     try:
-        wait_until(lambda: bool(brokers(fed)))
+        assert any(line.startswith("broker:") for line in process.stdout)
         yield process
     finally:
         process.kill()
