@@ -28,6 +28,7 @@ from veilsum.roles.launch.ourselves import COMMAND, our_python
 from veilsum.transport.errors import TransportError
 
 STOP_WITHIN_S = 10.0
+LOOK_EVERY_S = 1.0
 _FORGETFUL = "embedded"
 """In the first words of a broker that reads its files at every use, and knows no SIGHUP."""
 
@@ -119,7 +120,7 @@ class _Handing:
         self._thread = threading.Thread(target=self._hand_out, name="hands the roster out", daemon=True)
 
     def __enter__(self) -> None:
-        self._task = self._loop.create_task(publish_notices(self._loaded, self._login, self._content))
+        self._task = self._loop.create_task(self._serve())
         self._thread.start()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -135,6 +136,17 @@ class _Handing:
         finally:
             self._loop.close()
 
+    async def _serve(self) -> None:
+        """Two things apart: a broker that died before we ever reached it has to come back, too."""
+        handing = asyncio.create_task(publish_notices(self._loaded, self._login, self._content))
+        try:
+            while not handing.done():
+                self._broker.look_after()
+                await asyncio.wait([handing], timeout=LOOK_EVERY_S)
+            handing.result()
+        finally:
+            handing.cancel()
+            await asyncio.wait([handing])
+
     def _content(self) -> bytes:
-        self._broker.look_after()
         return (self._loaded.folder / ROSTER_FILE).read_bytes()
