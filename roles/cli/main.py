@@ -13,14 +13,11 @@ from collections.abc import Sequence
 from veilsum import __version__
 from veilsum.protocol.errors import ParameterError, ProtocolError
 from veilsum.roles.cli import signals
+from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.cli.failure import failure_line, stopped_line
-from veilsum.roles.cli.signals import EXIT_INTERRUPTED
 from veilsum.roles.cli.table import Command, UsageError, run_table
 from veilsum.transport.errors import BadSetting, TransportError
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_BAD_REQUEST = 2
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 COMMANDS = (

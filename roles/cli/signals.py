@@ -17,9 +17,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
+from veilsum.roles.cli.exit_codes import EXIT_INTERRUPTED
 from veilsum.roles.cli.failure import stopped_line
 
-EXIT_INTERRUPTED = 130
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilsum.protocol.identifiers import SERVER
+from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.launch.children import Child
 
 BROKER = "broker"
-EXIT_OK, EXIT_FAILED, EXIT_BAD_REQUEST, EXIT_INTERRUPTED = 0, 1, 2, 130
 AFTER_END_S = 20.0
 """How long parties may take to end after the server, and the server after too many parties, have ended."""
 

@@ -21,12 +21,13 @@ from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST
 from veilsum.roles.cli.signals import stopping_in_order
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.launch.children import LOGS_FOLDER, Child, keep_log
 from veilsum.roles.launch.nursery import LEARNING, Nursery, NurseryLost
-from veilsum.roles.launch.outcome import AFTER_END_S, BROKER, EXIT_BAD_REQUEST, Outcome
+from veilsum.roles.launch.outcome import AFTER_END_S, BROKER, Outcome
 from veilsum.roles.process.clock import monotonic
 from veilsum.roles.process.machines import holds_model
 

@@ -29,6 +29,7 @@ from veilsum.protocol.machines.scheme import Scheme, starting_warnings
 from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.wire.limits import DEFAULT_LIMITS
 from veilsum.roles.broker.connect import transport_over_broker
+from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.cli.signals import nothing_left_to_stop, stopping_in_order
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
 from veilsum.roles.learning.contract import Learner
@@ -69,9 +70,6 @@ from veilsum.transport.errors import TransportError
 from veilsum.transport.foreign import RateLimit
 from veilsum.transport.framing.datagrams import LIFE_BYTES
 
-EXIT_FINISHED = 0
-EXIT_FAILED = 1
-EXIT_STOPPED = 130
 TRACEBACK = "VEILSUM_TRACEBACK"
 THREADS = 4
 THREAD_NAMES = "veilsum-work"
@@ -223,7 +221,7 @@ class RoleProcess:
         code = EXIT_FAILED
         try:
             ended = asyncio.run(self._take_part(work, disk))
-            code = EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
+            code = EXIT_OK if isinstance(ended, RunFinished) else EXIT_FAILED
         except Stopped:
             code = self._stopped()
         except (TransportError, LocalProtocolError) as error:
@@ -244,9 +242,9 @@ class RoleProcess:
         """Whoever is stopped after its end has come to that end: it only stayed for the others."""
         ended = None if self.driver is None else self.driver.ended
         if ended is not None:
-            return EXIT_FINISHED if isinstance(ended, RunFinished) else EXIT_FAILED
+            return EXIT_OK if isinstance(ended, RunFinished) else EXIT_FAILED
         self.log.say("stopped", rounds_done=self.state.rounds_done)
-        return EXIT_STOPPED
+        return EXIT_INTERRUPTED
 
     async def _take_part(self, work: Executor, disk: Executor) -> Ended:
         with _stopping_on_signals():

@@ -29,10 +29,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from veilsum.roles.cli.exit_codes import EXIT_INTERRUPTED
 from veilsum.roles.cli.flags import add_federation_arguments, config_from_arguments
 from veilsum.roles.cli.output import add_json_option, file_target, publish
-
-EXIT_INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,13 +13,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_LEAKS, EXIT_OK
 from veilsum.transport.printable import printable
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.report.verdicts import Verdict
     from veilsum.simulations.audit.runner import Outcome
 
-EXIT_OK, EXIT_UNJUDGED, EXIT_LEAKS = 0, 1, 3
 ANY_CASE, IN_A_BATCH = "leaks", "batch-leaks"
 
 
@@ -72,7 +72,7 @@ def gate(outcome: Outcome, args: argparse.Namespace) -> int:
     problems += outcome.failed if found else ["nothing was judged"]
     for problem in problems:
         _say(f"not judged: {problem}")
-    return EXIT_UNJUDGED if problems else EXIT_OK
+    return EXIT_FAILED if problems else EXIT_OK
 
 
 def _accepted(one: Verdict, names: Sequence[str]) -> bool:

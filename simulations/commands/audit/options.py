@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.cli.exit_codes import EXIT_INTERRUPTED
 from veilsum.roles.cli.output import STANDARD_OUTPUT, add_json_option, file_target, publish
 from veilsum.roles.cli.output_file import require_writable
 from veilsum.simulations.commands.audit.gate import gate
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from veilsum.simulations.audit.runner import Outcome
     from veilsum.simulations.audit.sweeps.ppc import PpcOutcome
 
-EXIT_INTERRUPTED = 130
 MOST_WORKERS = 256
 
 

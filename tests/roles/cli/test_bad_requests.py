@@ -11,6 +11,7 @@ from tests.support.refusals import require_mentions
 from veilsum.protocol.errors import AbortReason
 from veilsum.roles.broker import connect
 from veilsum.roles.cli import main as cli
+from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST, EXIT_FAILED, EXIT_OK
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
 
 SIMULATE = ("simulate", "--parties", "3", "--rounds", "1")
@@ -38,7 +39,7 @@ def test_a_simulation_that_cannot_work_exits_with_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(arguments) == cli.EXIT_BAD_REQUEST
+    assert cli.main(arguments) == EXIT_BAD_REQUEST
     error = capsys.readouterr().err
     require_mentions(error, *names.split())
     assert "unexpected" not in error
@@ -46,13 +47,13 @@ def test_a_simulation_that_cannot_work_exits_with_2(
 
 def test_a_folder_that_is_no_federation_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without settings, and without a roster: each time the missing file and how to get one."""
-    assert cli.main(["roster", "show", str(tmp_path / "nodir")]) == cli.EXIT_BAD_REQUEST
+    assert cli.main(["roster", "show", str(tmp_path / "nodir")]) == EXIT_BAD_REQUEST
     error = capsys.readouterr().err
     require_mentions(error, "federation.toml")
     assert "veilsum init" in error
     folder = make_federation(tmp_path / "fed").folder
     (folder / ROSTER_FILE).unlink()
-    assert cli.main(["roster", "show", str(folder)]) == cli.EXIT_BAD_REQUEST
+    assert cli.main(["roster", "show", str(folder)]) == EXIT_BAD_REQUEST
     require_mentions(capsys.readouterr().err, ROSTER_FILE)
 
 
@@ -62,13 +63,13 @@ def test_a_status_without_a_broker_names_the_remedy(
     """Nothing is wrong with the request, so the exit code is 1."""
     monkeypatch.setattr(connect, "LISTEN_WITHIN_S", 0.2)
     folder = make_federation(tmp_path / "fed").folder
-    assert cli.main(["status", str(folder)]) == cli.EXIT_FAILED
+    assert cli.main(["status", str(folder)]) == EXIT_FAILED
     assert f"veilsum broker {folder}" in capsys.readouterr().err
 
 
 def test_a_measured_round_that_fails_says_why_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("bench", "rounds", "--scheme", "plain", "--parties", "3", "--dim", "8", "--drop", "3")
-    assert cli.main(arguments) == cli.EXIT_FAILED
+    assert cli.main(arguments) == EXIT_FAILED
     error = capsys.readouterr().err
     assert AbortReason.COHORT_TOO_SMALL.value in error
     assert "RunFailed" not in error
@@ -126,7 +127,7 @@ def test_a_file_a_key_or_a_name_that_is_not_there_is_a_wrong_request_and_changes
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stray.txt").write_text("stray")
     before = content_of(federation)
-    assert cli.main(request_line.replace("FED", str(federation)).split()) == cli.EXIT_BAD_REQUEST
+    assert cli.main(request_line.replace("FED", str(federation)).split()) == EXIT_BAD_REQUEST
     error = capsys.readouterr().err
     require_mentions(error, *names.replace("FED", str(federation)).split())
     assert error.count("\n") == 1
@@ -141,7 +142,7 @@ def test_settings_changed_after_signing_are_a_wrong_request_that_names_both_valu
     settings = folder / "federation.toml"
     settings.write_text(settings.read_text().replace('scheme = "masked"', 'scheme = "plain"'))
     for line in (["export", str(folder), "--name", "p1", str(tmp_path / "m")], ["status", str(folder)]):
-        assert cli.main(line) == cli.EXIT_BAD_REQUEST
+        assert cli.main(line) == EXIT_BAD_REQUEST
         require_mentions(capsys.readouterr().err, "scheme", "'plain'", "'masked'", "veilsum", "sign")
 
 
@@ -151,21 +152,21 @@ def test_a_federation_that_cannot_be_made_leaves_no_folder_in_its_way(
     """Whether there was none before, or an empty one; a folder that holds something is never touched."""
     monkeypatch.chdir(tmp_path)
     line = ["init", "fed", "--scheme", "masked", "--task", "vectors:8", "--broker-port", "18883"]
-    assert cli.main([*line, "--init", "nofile"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main([*line, "--init", "nofile"]) == EXIT_BAD_REQUEST
     assert not list(tmp_path.iterdir())
     (tmp_path / "fed").mkdir()
-    assert cli.main([*line, "--init", "nofile"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main([*line, "--init", "nofile"]) == EXIT_BAD_REQUEST
     assert not list((tmp_path / "fed").iterdir())
-    assert cli.main(line) == cli.EXIT_OK
+    assert cli.main(line) == EXIT_OK
     before = content_of(tmp_path)
-    assert cli.main([*line, "--init", "nofile"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main([*line, "--init", "nofile"]) == EXIT_BAD_REQUEST
     assert content_of(tmp_path) == before
 
 
 def test_two_parties_are_told_to_become_more_and_not_to_protect_each_other_less(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.main(["simulate", "--parties", "2", "--task", "vectors:8"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main(["simulate", "--parties", "2", "--task", "vectors:8"]) == EXIT_BAD_REQUEST
     error = capsys.readouterr().err
     require_mentions(error, "min_parties", 3, 2, "add")
     assert "lower" not in error

@@ -11,6 +11,7 @@ import pytest
 
 from veilsum.roles.cli import main as cli
 from veilsum.roles.cli.completion import FILE_METAVARS, FOLDER_METAVARS, completion_script
+from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST
 from veilsum.roles.cli.table import HELP, Command, Parser
 from veilsum.roles.commands.prepare.completion import SHELLS
 
@@ -122,7 +123,7 @@ def test_the_script_of_every_shell_knows_commands_options_and_names(
 
 
 def test_a_shell_that_is_not_known_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", "basch"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main(["completion", "basch"]) == EXIT_BAD_REQUEST
     assert "bash?" in capsys.readouterr().err
 
 

@@ -12,6 +12,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.schemes.masked import Masked
 from veilsum.protocol.schemes.registry import register, scheme_names
 from veilsum.roles.cli import main as cli
+from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST
 
 SIMULATE = ("simulate", "--parties", "3", "--rounds", "1")
 COMMANDS = {
@@ -44,7 +45,7 @@ def folder_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_module_that_cannot_be_imported_is_named(
     what: str, module: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*COMMANDS[what], f"{module}:X"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main([*COMMANDS[what], f"{module}:X"]) == EXIT_BAD_REQUEST
     error = capsys.readouterr().err
     assert f"{what} '{module}:X'" in error
     assert "package.module:" in error or "correct" in error
@@ -74,7 +75,7 @@ def test_a_module_that_cannot_be_imported_is_named(
 def test_a_class_that_cannot_be_made_or_used_is_named(
     what: str, name: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*COMMANDS[what], f"{IMPOSSIBLE}:{name}"]) == cli.EXIT_BAD_REQUEST
+    assert cli.main([*COMMANDS[what], f"{IMPOSSIBLE}:{name}"]) == EXIT_BAD_REQUEST
     error = capsys.readouterr().err
     assert mentions(error, name)
     assert told in error

@@ -18,6 +18,7 @@ import pytest
 from tests.support.refusals import require_mentions
 from veilsum.roles.cli import main as cli
 from veilsum.roles.cli import output_file
+from veilsum.roles.cli.exit_codes import EXIT_FAILED
 from veilsum.roles.cli.output_file import write_output
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.models.files import layout_of, save_model
@@ -107,12 +108,12 @@ def test_a_full_disk_behind_standard_output_is_told_as_such(command: list[str]) 
             timeout=60,
             check=False,
         )
-    assert ended.returncode == cli.EXIT_FAILED
+    assert ended.returncode == EXIT_FAILED
     require_mentions(ended.stderr.splitlines()[-1], "error", "standard", "output")
 
 
 def test_what_is_written_through_and_is_full_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan_into("/dev/full") == cli.EXIT_FAILED
+    assert plan_into("/dev/full") == EXIT_FAILED
     assert "veilsum: error: /dev/full: " in capsys.readouterr().err
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 

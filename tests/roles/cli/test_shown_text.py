@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.roles.cli import main as cli
+from veilsum.roles.cli.exit_codes import EXIT_FAILED
 from veilsum.roles.cli.output import Table, publish
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.launch.display import LiveView
@@ -51,7 +52,7 @@ def test_errors_that_quote_others_are_one_printable_line(
         raise Rejection(AbortReason.BAD_ENCODING, EVIL)
 
     monkeypatch.setattr(cli, "run_table", fail)
-    assert cli.main(["status"]) == cli.EXIT_FAILED
+    assert cli.main(["status"]) == EXIT_FAILED
     said = capsys.readouterr().err
     require_harmless(said)
     assert said.count("\n") == 1

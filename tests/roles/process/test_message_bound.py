@@ -11,8 +11,9 @@ from tests.support.federations import make_federation
 from tests.support.tables.framing_table import introduced_member
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.cli.exit_codes import EXIT_FAILED
 from veilsum.roles.process.context import RoleOptions
-from veilsum.roles.process.run import EXIT_FAILED, run_role
+from veilsum.roles.process.run import run_role
 from veilsum.transport.base import ConnectionRequest, RoleTransport
 from veilsum.transport.errors import AnnouncedTooLarge, TooLarge, TransportError
 from veilsum.transport.framing.datagrams import Chunk

@@ -20,6 +20,7 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFailed, RunFinished
 from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
+from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
@@ -122,14 +123,14 @@ def test_an_unexpected_error_is_told_and_the_threads_are_ended(
     monkeypatch.setattr(process, "leave_threads_behind", codes.append)
     said = io.StringIO()
     role = make_process(tmp_path / "fed", said)
-    assert role.run() == process.EXIT_FAILED
+    assert role.run() == EXIT_FAILED
     fact = json.loads(said.getvalue())
     assert (fact["fact"], fact["reason"]) == ("run_failed", "ZeroDivisionError")
     require_mentions(fact["detail"], "nought", process.TRACEBACK)
     monkeypatch.setenv(process.TRACEBACK, "1")
     with pytest.raises(ZeroDivisionError):
         role.run()
-    assert codes == [process.EXIT_FAILED] * 2
+    assert codes == [EXIT_FAILED] * 2
     for executor in executors:
         with pytest.raises(RuntimeError, match="after shutdown"):
             executor.submit(print)
@@ -193,9 +194,9 @@ def test_a_broker_program_that_does_not_answer_is_not_waited_for(
 @pytest.mark.parametrize(
     ("ended", "code", "facts"),
     [
-        (RunFinished(2), process.EXIT_FINISHED, []),
-        (RunFailed(AbortReason.TIMED_OUT, "server", "silent"), process.EXIT_FAILED, []),
-        (None, process.EXIT_STOPPED, ["stopped"]),
+        (RunFinished(2), EXIT_OK, []),
+        (RunFailed(AbortReason.TIMED_OUT, "server", "silent"), EXIT_FAILED, []),
+        (None, EXIT_INTERRUPTED, ["stopped"]),
     ],
 )
 def test_a_process_that_is_stopped_after_its_end_has_come_to_that_end(
