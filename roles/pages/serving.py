@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
 from collections.abc import Callable, Generator
 
@@ -19,6 +18,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.cli.signals import stopping_in_order
 
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 64
@@ -96,18 +96,13 @@ def make_server(app: Starlette) -> QuietServer:
 async def serve(
     app: Starlette, listening: socket.socket, *, on_ready: Callable[[], None], on_end: Callable[[], None]
 ) -> None:
-    """Until SIGINT or SIGTERM, which `on_end` hears first, so that streams end by themselves."""
-    server, loop = make_server(app), asyncio.get_running_loop()
+    """Until a signal, which `on_end` hears first, so that streams end by themselves."""
+    server = make_server(app)
 
     def end() -> None:
         on_end()
         server.should_exit = True
 
-    for which in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(which, end)
-    on_ready()
-    try:
+    with stopping_in_order(end):
+        on_ready()
         await server.serve(sockets=[listening])
-    finally:
-        for which in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(which)

@@ -134,7 +134,10 @@ def test_the_loopback_alone_is_listened_on() -> None:
         assert listening.getsockname()[0] == "127.0.0.1"
 
 
-def test_ctrl_c_ends_the_command_with_0(loaded: LoadedFederation) -> None:
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_stopping_signal_ends_the_command_in_order(
+    loaded: LoadedFederation, which: signal.Signals
+) -> None:
     command = [sys.executable, "-P", "-m", "veilsum", "page", str(loaded.folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -143,6 +146,6 @@ def test_ctrl_c_ends_the_command_with_0(loaded: LoadedFederation) -> None:
         port = int(address.split(":")[2].split("/")[0])
         assert address.startswith(f"http://127.0.0.1:{port}/")
         assert len(address.rsplit("/", 2)[1]) >= 16
-        process.send_signal(signal.SIGINT)
+        process.send_signal(which)
         assert process.wait(WITHIN_S) == 0
         assert process.stderr.read() == ""
