@@ -19,6 +19,8 @@ from veilsum.protocol.identifiers import SERVER
 
 MOST_ROUNDS = 5000
 MOST_TEXTS = 200
+MOST_EACH = 20
+"""So many failures of one round, and so many words about one party, are kept."""
 MOST_PARTIES = 20_000
 _LONGEST_TEXT = 500
 _LARGEST = 2**53
@@ -187,7 +189,7 @@ class RunHistory:
 
     def _take_round_failed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         one = self._round(fact)
-        if one is not None and self._speaks_for_all(party) and len(one.failures) < MOST_TEXTS:
+        if one is not None and self._speaks_for_all(party) and len(one.failures) < MOST_EACH:
             one.failures.append(_why(fact))
 
     def _take_run_finished(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
@@ -217,7 +219,7 @@ class RunHistory:
     def _take_party_named(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         words = (_text(fact.get("reason")), _text(fact.get("detail")))
         told = f"{party.name}: {', '.join(word for word in words if word)}"
-        _note(self.named, _text(fact.get("named")), told)
+        _note(self.named, _text(fact.get("named")), told, MOST_EACH)
 
     def _take_refused(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         party.refused = min(_LARGEST, party.refused + (_whole(fact.get("count")) or 1))
@@ -249,10 +251,10 @@ def metric_words(metrics: Mapping[str, float]) -> str:
     )
 
 
-def _note(texts: dict[str, list[str]], text: str, who: str) -> None:
+def _note(texts: dict[str, list[str]], text: str, who: str, most: int = MOST_TEXTS) -> None:
     if text and (text in texts or len(texts) < MOST_TEXTS):
         known = texts.setdefault(text, [])
-        if who not in known and len(known) < MOST_TEXTS:
+        if who not in known and len(known) < most:
             known.append(who)
 
 

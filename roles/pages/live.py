@@ -34,7 +34,6 @@ STILL_HERE_S = 10.0
 """A stream says something at least so often: whoever does not take it in is noticed."""
 HEADERS = {
     "Cache-Control": "no-store",
-    "Connection": "close",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

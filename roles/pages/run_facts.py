@@ -10,13 +10,21 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from statistics import median
 from typing import Any
 
 from veilsum.protocol.identifiers import SERVER, shown_number
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.learning.contract import headline
-from veilsum.roles.monitor.history import PartySoFar, RoundSoFar, RunHistory, RunState, metric_words
+from veilsum.roles.monitor.history import (
+    MOST_TEXTS,
+    PartySoFar,
+    RoundSoFar,
+    RunHistory,
+    RunState,
+    metric_words,
+)
 from veilsum.roles.monitor.status import Status
 from veilsum.roles.monitor.watching import Board, late_parties, newest_measured, round_in_work
 from veilsum.roles.pages.charts import SMALL, Chart, Points, curves
@@ -86,7 +94,7 @@ def facts_of(seen: Seen) -> dict[str, Any]:
         "named": [
             (printable(name), [printable(one) for one in why]) for name, why in seen.history.named.items()
         ],
-        "failures": list(_failures(seen)),
+        "failures": list(islice(_failures(seen), MOST_TEXTS)),
         "refused_statuses": seen.board.refused,
         "source": printable(seen.source),
         "heard_at": _clock_time(seen.history.heard_at),
@@ -235,7 +243,7 @@ def _round(seen: Seen, one: RoundSoFar) -> dict[str, Any]:
 
 def _failures(seen: Seen) -> Iterator[tuple[int, str]]:
     for number, one in sorted(seen.history.rounds.items(), reverse=True):
-        yield from ((number, printable(why)) for why in one.failures)
+        yield from ((number, printable(why)) for why in reversed(one.failures))
 
 
 def _charts(seen: Seen) -> list[Chart]:
@@ -291,13 +299,14 @@ def _span(seconds: float) -> str:
 
 
 def _moment(text: str) -> datetime.datetime | None:
+    """A time as our clock shows it; none where the text names no zone, or a time that no calendar here has."""
     try:
         found = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return found.astimezone() if found.tzinfo is not None else None
+    except (ValueError, OverflowError, OSError):
         return None
-    return found if found.tzinfo is not None else None
 
 
 def _clock_time(text: str) -> str:
     found = _moment(text)
-    return "" if found is None else found.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return "" if found is None else found.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,6 +1,7 @@
 """Serves a live page on the loopback until it is told to end, with a deadline for whatever a client may do or not do.
 
 a connection that sends no request     is ended after REQUEST_WITHIN_S
+an answer                              ends its connection: whoever is to be answered again asks within the same time
 a client that takes nothing in         is ended when what waits for it did not shrink for READ_WITHIN_S
 more connections than MOST_CONNECTIONS are answered with 503
 Ctrl-C                                 ends all streams, and what is left after END_WITHIN_S
@@ -86,6 +87,7 @@ def make_server(app: Starlette) -> QuietServer:
         log_config=None,
         access_log=False,
         server_header=False,
+        headers=[("Connection", "close")],
         proxy_headers=False,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=END_WITHIN_S,

@@ -96,6 +96,24 @@ def test_who_connects_and_says_nothing_is_hung_up_on(
                 assert one.recv(1) == b""
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "GET /unknown HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        f"GET /{SECRET}/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        "POST /unknown HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999\r\n\r\n",
+    ],
+)
+def test_no_connection_outlives_its_answer(served: Served, first: str) -> None:
+    """Who is answered, be it with a refusal, and begins another request, would keep a place for ever."""
+    with served.connect() as one:
+        one.sendall(first.encode())
+        with contextlib.suppress(ConnectionResetError):
+            while one.recv(1 << 16):
+                pass
+
+
 def test_who_takes_nothing_in_is_hung_up_on_and_keeps_nobody_waiting(
     loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

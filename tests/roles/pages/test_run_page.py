@@ -143,6 +143,37 @@ def test_what_others_wrote_is_text_and_nothing_else(loaded: LoadedFederation, tm
     assert not {"\x1b", "\u202e", "\x00"} & set(text)
 
 
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
+def test_a_time_that_no_calendar_here_has_is_as_none(
+    loaded: LoadedFederation, tmp_path: Path, at: str
+) -> None:
+    run = ToldRun(tmp_path)
+    run.start()
+    run.commit(2)
+    with (run.logs / "server.log").open("a") as log:
+        for told in ({"fact": "round_committed", "round": 3, "members": ["p1"]}, {"fact": "stopped"}):
+            log.write(json.dumps({**told, "at": at}) + "\n")
+    facts = facts_of(seen_of(loaded, run))
+    assert facts["done"] >= 2
+    assert facts["heard_at"] == "" or facts["heard_at"].startswith("2026-03-01")
+    assert run_page(seen_of(loaded, run))
+
+
+def test_however_much_a_log_tells_of_failures_and_parties_the_page_stays_small(
+    loaded: LoadedFederation, tmp_path: Path
+) -> None:
+    run = ToldRun(tmp_path)
+    told = [{"fact": "round_failed", "round": number, "detail": "x" * 400} for number in range(1, 201)]
+    named = [
+        {"fact": "party_named", "named": "p3", "detail": f"{number} {'y' * 400}"} for number in range(200)
+    ]
+    (run.logs / "server.log").write_text("".join(f"{json.dumps(one)}\n" for one in 30 * told + named))
+    facts = facts_of(seen_of(loaded, run))
+    assert len(facts["failures"]) == 200
+    assert facts["failures"][0][0] == 200
+    assert [len(why) for _, why in facts["named"]] == [20]
+
+
 def test_a_page_in_parts_is_the_page(loaded: LoadedFederation, tmp_path: Path) -> None:
     """Whoever replaces the parts has what a reload would show."""
     run = ToldRun(tmp_path)
