@@ -168,7 +168,7 @@ def _admitted(folder: Path, signed: SignedRoster, path: Path, reply: Reply) -> N
             )
     if problem:
         raise ParameterError([f"{path}: {problem}"])
-    return Newcomer(reply.identity, None, reply.first_model, reply.model)
+    return Newcomer(reply.identity, reply.login, reply.first_model, reply.model)
 
 
 def _lacks_one(folder: Path, signed: SignedRoster, name: str) -> bool:

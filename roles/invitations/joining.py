@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.broker.logins import PASSWORD_FILE
+from veilsum.roles.broker.logins import PASSWORD_FILE, create_login, read_login
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.values import CODE_DIGESTS
@@ -59,6 +59,11 @@ class Place:
     @property
     def keys(self) -> Path:
         return self.folder / KEYS_FOLDER / self.invitation.name
+
+    @property
+    def waiting_login(self) -> Path:
+        """The password of the invitation, which lets a party in until it is enrolled with one of its own."""
+        return self.keys / "invited"
 
     @property
     def reply_file(self) -> Path:
@@ -112,7 +117,9 @@ def settle(place: Place) -> Identity:
     _write_authority(folder, config, invitation.authority)
     if not (keys / PRIVATE_FILE).exists():
         create_identity(keys, invitation.name, invitation.role, with_rsa=invitation.role is Role.PEER)
-    replace_private_file(keys / PASSWORD_FILE, invitation.password.reveal() + b"\n")
+    if not (keys / PASSWORD_FILE).exists():
+        create_login(keys, invitation.name)
+    replace_private_file(place.waiting_login / PASSWORD_FILE, invitation.password.reveal() + b"\n")
     replace_private_file(keys / INVITATION_ID, invitation.id.hex().encode())
     pin_organiser(keys, invitation.signed.organiser)
     accept_roster(folder / ROSTER_FILE, keys)
@@ -147,6 +154,7 @@ def write_reply(place: Place, data: Path | str | None, init: Path | None) -> Rep
         loaded.federation_id,
         place.invitation.id,
         identity.public,
+        read_login(place.keys)[1],
         stated,
         model if gives and small else None,
     ).signed_by(identity)

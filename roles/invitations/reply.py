@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from veilsum.protocol.crypto.domains import DIGEST_BYTES, domain_tag, length_prefixed
@@ -19,6 +19,7 @@ from veilsum.protocol.crypto.identity import Identity, PublicIdentity
 from veilsum.protocol.crypto.signing import verify_signature
 from veilsum.protocol.errors import ProtocolError, Rejection
 from veilsum.protocol.numbers.model import Model
+from veilsum.roles.broker.logins import require_login_line
 from veilsum.roles.federation.first_models import FirstModel, first_model_fields, first_model_from_fields
 from veilsum.roles.federation.identity_fields import (
     from_base64,
@@ -34,29 +35,34 @@ MOST_MODEL_BYTES = 16 * 1024 * 1024
 """A larger first model travels in a file of its own."""
 _VERSION = 1
 _DOMAIN = "enrolment"
-_FIELDS = ("federation", "invitation", "identity", "first_model", "model", "signature")
+_FIELDS = ("federation", "invitation", "identity", "login", "first_model", "model", "signature")
 _ASK_AGAIN = "ask the party to run veilsum join again and send the file that it names"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """`federation` is the identifier of the federation, `invitation` the id of the invitation file that it answers."""
+    """`federation` is the identifier of the federation, `invitation` the id of the invitation file that it answers.
+
+    `login` is the party's line for the broker, with a password of its own in place of the one in the invitation.
+    """
 
     federation: str
     invitation: bytes
     identity: PublicIdentity
+    login: str
     first_model: FirstModel
     model: Model | None = field(default=None, repr=False)
     signature: bytes = b""
 
     @property
     def digest(self) -> bytes:
-        parts = (self.federation.encode(), self.invitation, self.identity.digest, self.first_model.digest)
+        texts = self.federation.encode(), self.login.encode()
+        parts = (*texts, self.invitation, self.identity.digest, self.first_model.digest)
         return hashlib.sha256(length_prefixed(domain_tag("enrolment"), *parts)).digest()
 
     def signed_by(self, identity: Identity) -> Reply:
         signature = identity.signing.sign(_DOMAIN, self.digest)
-        return Reply(self.federation, self.invitation, self.identity, self.first_model, self.model, signature)
+        return replace(self, signature=signature)
 
     def encode(self) -> bytes:
         model = None if self.model is None else base64.b64encode(self.model.astype("<f4").tobytes()).decode()
@@ -67,6 +73,7 @@ class Reply:
                 "federation": self.federation,
                 "invitation": self.invitation.hex(),
                 "identity": identity_fields(self.identity),
+                "login": self.login,
                 "first_model": first_model_fields(self.first_model),
                 "model": model,
                 "signature": to_base64(self.signature),
@@ -86,6 +93,7 @@ def read_reply(path: Path) -> Reply:
             str(fields["federation"]),
             bytes.fromhex(fields["invitation"]),
             identity_from_fields(fields["identity"]),
+            fields["login"],
             first_model_from_fields(fields["first_model"]),
             model,
             from_base64(fields["signature"]),
@@ -102,6 +110,8 @@ def read_reply(path: Path) -> Reply:
 
 
 def _require_stated(reply: Reply) -> None:
+    if require_login_line(reply.login) != (reply.identity.name, reply.login):
+        raise ValueError("its login is that of another party")
     from veilsum.protocol.chain.state import hash_model
 
     stated, model = reply.first_model, reply.model

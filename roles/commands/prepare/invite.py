@@ -5,10 +5,10 @@ broker's address and certificate authority, and a password for the broker. Witho
 is not enrolled and has no good invitation. The server's keys are made here, in DIR/keys/server, unless one is enrolled
 already (for a server elsewhere: veilsum keys new server there, and veilsum roster add here, before).
 
-The words are what keeps a man in the middle out: who changes the file cannot keep them. Who steals it has the party's
-password for the broker: he can read the roster there, and push the party off, also once it is enrolled. Messages he
-neither reads nor forges, and he takes part only if you enrol his keys without comparing their words with the party.
-What comes back, NAME.enrolment, is for veilsum roster add.
+The words are what keeps a man in the middle out: who changes the file cannot keep them. Who steals it can knock at the
+broker under the party's name until the party is enrolled, with a password of its own then, and read the roster; he
+takes part only if you enrol his keys without comparing their words with the party. What comes back, NAME.enrolment, is
+for veilsum roster add.
 
 examples:
   veilsum invite fed

@@ -9,9 +9,9 @@ Then run the same command again: it waits until the organiser has enrolled you, 
 (or from --roster FILE), and runs as the client or peer that the federation needs. It can be run again after any stop:
 it goes on from its last checkpoint.
 
-The invitation holds your password for the broker. Who steals the file can knock at the broker as you, read who is
-enrolled, and push you off, now and later; he reads and forges no message, and takes part in nothing, unless the
-organiser enrols his keys without comparing the words with you.
+The invitation holds a password for the broker, which the one that you make here replaces when you are enrolled. Who
+steals the file can knock at the broker as you until then, and read who is enrolled; he takes part in nothing, unless
+the organiser enrols his keys without comparing the words with you.
 
 examples:
   veilsum join alice.invite --data /data/ecg
@@ -37,6 +37,8 @@ from veilsum.roles.monitor.log_format import LOG_FORMATS
 if TYPE_CHECKING:
     from veilsum.roles.invitations.joining import Place
 
+TURN_S = 6.0
+"""How long one that is not enrolled listens under one of its two logins."""
 NEWER_WITHIN_S = 3.0
 """How long one that is enrolled already looks for a newer roster."""
 
@@ -157,41 +159,59 @@ def _take_part(place: Place, args: argparse.Namespace) -> int:
 
 
 def _fetch(place: Place, within_s: float, known: bool) -> bool:
-    """Take the roster that the broker hands out, once it lists us; whether we are enrolled then."""
-    import asyncio
+    """Take the roster that the broker hands out, once it lists us; whether we are enrolled then.
 
-    from veilsum.protocol.errors import LocalProtocolError, ParameterError
+    The password of the invitation opens the broker until the enrolment, our own from then on: they are tried in turn.
+    """
+    import asyncio
+    import itertools
+
+    from veilsum.protocol.errors import LocalProtocolError
     from veilsum.roles.broker.notices import first_notice
     from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
+    from veilsum.roles.process.clock import monotonic
     from veilsum.transport.errors import BrokerRefused
 
-    last = ""
+    told: list[str] = []
 
     def accept(content: bytes) -> bool | None:
-        nonlocal last
         try:
             signed = take_roster(place, content, place.folder / "roster from the broker")
         except LocalProtocolError as refusal:
-            last = str(refusal)
+            told[:] = [f"what the broker handed out was refused: {refusal}\n"]
             return None
         return is_enrolled(place, signed) or None
 
+    name, give_up_at = place.invitation.name, monotonic() + within_s
+    logins = [place.keys] if known else [place.waiting_login, place.keys]
     if not known:
-        sys.stderr.write(
-            f"waiting until the organiser has enrolled {place.invitation.name}, up to {within_s:g} s\n"
-        )
-    try:
-        found = asyncio.run(first_notice(entered(place), place.invitation.name, place.keys, accept, within_s))
-    except BrokerRefused as refusal:
-        raise ParameterError(
-            [
-                f"{refusal}; if the login is refused, the invitation was revoked, replaced or its party evicted: ask "
-                "the organiser"
-            ]
-        ) from refusal
-    if last and not found:
-        sys.stderr.write(f"what the broker handed out was refused: {last}\n")
-    return bool(found) or known
+        sys.stderr.write(f"waiting until the organiser has enrolled {name}, up to {within_s:g} s\n")
+    refused: dict[Path, BrokerRefused] = {}
+    for login in itertools.cycle(logins):
+        left = give_up_at - monotonic()
+        if left <= 0:
+            break
+        try:
+            if asyncio.run(first_notice(entered(place), name, login, accept, min(left, TURN_S))):
+                return True
+            refused.clear()
+        except BrokerRefused as refusal:
+            refused[login] = refusal
+        if len(refused) == len(logins):
+            raise _shut_out(refused[login])
+    sys.stderr.writelines(told)
+    return known
+
+
+def _shut_out(refusal: Exception) -> Exception:
+    from veilsum.protocol.errors import ParameterError
+
+    return ParameterError(
+        [
+            f"{refusal}; if it is the login, the invitation was revoked or replaced, or you were evicted: ask the "
+            "organiser"
+        ]
+    )
 
 
 def _not_enrolled(place: Place, waited_s: float) -> Exception:

@@ -66,6 +66,10 @@ def test_a_login_of_an_invitation_reads_the_roster_and_nothing_else_until_the_en
     assert rules()[0].endswith("/organiser/notice")
     enrol(fed, fed / "organiser", [answer(path, tmp_path / "alice")], None)
     assert len(rules()) > 1
+    line = read_logins(fed / "broker", loaded.federation_id)["alice"]
+    assert not password_matches(line, password), "whoever stole the invitation is shut out by the enrolment"
+    own = (tmp_path / "alice" / "keys" / "alice" / "broker-password").read_text().strip()
+    assert password_matches(line, own)
 
 
 def test_an_invitation_enrols_once(fed: Path, tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ def test_an_answer_to_another_federation_is_refused(fed: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "field", ["federation", "invitation", "identity", "first_model", "model", "signature"]
+    "field", ["federation", "invitation", "identity", "login", "first_model", "model", "signature"]
 )
 def test_an_enrolment_file_that_was_changed_is_refused(fed: Path, tmp_path: Path, field: str) -> None:
     reply = answer(invited(fed), tmp_path / "alice")
