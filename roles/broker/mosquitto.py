@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.broker.checked import require_own_configuration
 from veilsum.roles.broker.files import CONFIGURATION
 from veilsum.roles.federation.private_files import replace_private_file
@@ -66,16 +65,6 @@ def run_mosquitto(program: str, folder: Path, port: int, on_ready: Callable[[], 
             on_ready()
         code = process.wait()
     return 0 if stopped else code
-
-
-def require_free_port(port: int) -> None:
-    """Refuse a port that something listens on already, before a broker fails on it with less to say."""
-    with contextlib.suppress(OSError):
-        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-        raise LocalProtocolError(
-            f"port {port} is in use on this machine: stop the other broker, or change [broker] port in "
-            "federation.toml and run veilsum broker DIR --configure"
-        )
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:

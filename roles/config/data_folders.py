@@ -19,7 +19,6 @@ from pathlib import Path
 
 from veilsum.protocol.errors import ParameterError
 
-FORMS = "FOLDER, or PARTY=FOLDER,PARTY=FOLDER,... with a folder for each party"
 _LIST = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}=", re.IGNORECASE)
 _NEXT_ENTRY = re.compile(rf",\s*(?={_LIST.pattern})", re.IGNORECASE)
 

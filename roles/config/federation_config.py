@@ -126,7 +126,7 @@ class FederationConfig(FederationValues):
 
     def require_data(self) -> None:
         """Refuse, where all parties are on this machine, data folders that do not fit them or the split."""
-        if not self.task.startswith("vectors:"):
+        if not self.task_is_numbers:
             self.data_folders.require_fitting(self.parties, self.split)
 
     def require_workable(self) -> None:

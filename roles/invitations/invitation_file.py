@@ -16,7 +16,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -71,30 +71,18 @@ class InvitationFile:
             (self.authority or "").encode(),
             hashlib.sha256(self.password.reveal()).digest(),
         )
-        return hashlib.sha256(length_prefixed(domain_tag("invitation"), *parts)).digest()
+        return hashlib.sha256(length_prefixed(domain_tag(_DOMAIN), *parts)).digest()
 
     @property
     def words(self) -> str:
-        return words_of("invitation", self.digest)
+        return words_of(_DOMAIN, self.digest)
 
     @property
     def last_day(self) -> str:
         return datetime.datetime.fromtimestamp(self.until, datetime.UTC).date().isoformat()
 
     def signed_by(self, organiser: Identity) -> InvitationFile:
-        signature = organiser.signing.sign(_DOMAIN, self.digest)
-        return InvitationFile(
-            self.id,
-            self.name,
-            self.role,
-            self.until,
-            self.settings,
-            self.code,
-            self.signed,
-            self.authority,
-            self.password,
-            signature,
-        )
+        return replace(self, signature=organiser.signing.sign(_DOMAIN, self.digest))
 
     def encode(self) -> bytes:
         return encode_object(

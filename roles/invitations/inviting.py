@@ -44,7 +44,6 @@ from veilsum.roles.process.clock import date
 from veilsum.roles.process.entropy import system_entropy
 from veilsum.transport.mqtt.topics import NOTICES
 
-DAYS = 30
 _DAY_S = 86_400
 
 
@@ -70,7 +69,7 @@ def make_server_keys(folder: Path, organiser_folder: Path) -> bool:
 
 
 def invite(
-    folder: Path, organiser_folder: Path, names: Sequence[str], *, days: int = DAYS, again: bool = False
+    folder: Path, organiser_folder: Path, names: Sequence[str], *, days: int, again: bool = False
 ) -> list[Sent]:
     """Write an invitation for each of these parties; without names for all that lack one."""
     signed = read_roster(folder / ROSTER_FILE)

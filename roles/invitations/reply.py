@@ -58,7 +58,7 @@ class Reply:
     def digest(self) -> bytes:
         texts = self.federation.encode(), self.login.encode()
         parts = (*texts, self.invitation, self.identity.digest, self.first_model.digest)
-        return hashlib.sha256(length_prefixed(domain_tag("enrolment"), *parts)).digest()
+        return hashlib.sha256(length_prefixed(domain_tag(_DOMAIN), *parts)).digest()
 
     def signed_by(self, identity: Identity) -> Reply:
         signature = identity.signing.sign(_DOMAIN, self.digest)

@@ -149,10 +149,6 @@ class Forking:
 
     def _fork(self, outputs: Sequence[int]) -> int:
         """The number of the new process; 0 in it, with everything of the nursery put away."""
-        if (threads := count_threads()) != 1:
-            raise RuntimeError(
-                f"{threads} threads run in the nursery: a library has started them when it was imported"
-            )
         nursery = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOPPING)
         child = os.fork()

@@ -33,7 +33,6 @@ from veilsum.roles.process.machines import holds_model
 
 BROKER_WITHIN_S = 20.0
 RESTART_BROKER_S = 1.0
-NEEDS_NO_TRAINING = "vectors:"
 
 
 @dataclass
@@ -148,7 +147,7 @@ class Launch:
 
     async def _start_broker(self) -> None:
         child = await self._start(BROKER, ["broker", str(self.loaded.folder)])
-        if not self.loaded.config.task.startswith(NEEDS_NO_TRAINING):
+        if not self.loaded.config.task_is_numbers:
             await self._nursery.load(LEARNING)
         said = await self._first_words(child)
         if not said:

@@ -54,7 +54,7 @@ def make_beginning(config: FederationConfig, data: Path | None) -> Beginning:
 
 def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -> Beginning:
     """From another process, unless the task needs no torch anyway."""
-    if config.task.startswith("vectors:"):
+    if config.task_is_numbers:
         return make_beginning(config, data)
     with tempfile.TemporaryDirectory(prefix="veilsum-") as folder:
         target = Path(folder) / "model.f32"

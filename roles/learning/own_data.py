@@ -48,10 +48,7 @@ class TaskWithSamples:
 def load_party_tasks(config: FederationConfig) -> Mapping[str, Task | VectorsTask]:
     """The task of every party: the very same one, unless each has its own folder."""
     config.require_data()
-    folders = config.data_folders
-    if not folders.of_party:
-        return dict.fromkeys(config.parties, load_task(config.task, config.task_options(), config.code))
-    own = _tasks_of_folders(config, folders)
+    own = _tasks_of_folders(config, config.data_folders)
     if not own:
         return dict.fromkeys(config.parties, load_task(config.task, config.task_options(), config.code))
     test = _joined(config, {name: task.test for name, task in own.items()})

@@ -82,19 +82,6 @@ def curves(
     return _svg(figure, title, f"{up} over {across}. {ends}" if ends else "no figures yet")
 
 
-def bars(
-    values: Mapping[str, float], *, title: str, up: str, size: tuple[float, float] = (7.0, 3.2)
-) -> Chart:
-    """One bar lying on its side per name, the first on top, each with its figure at its end."""
-    figure, axes = _figure(size, up, "")
-    names = list(values)
-    drawn = axes.barh([_literal(name) for name in names], list(values.values()), color=COLOURS[0])
-    axes.bar_label(drawn, fmt="%.3g", padding=3, fontsize=9)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    return _svg(figure, title, "; ".join(f"{name}: {value:.4g}" for name, value in values.items()))
-
-
 def paired_curves(
     pairs: Mapping[str, Mapping[str, Points]],
     *,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from string import Template
 
 from veilsum.protocol.machines.scheme import Scheme
+from veilsum.roles.broker.ports import free_port
 from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.user_code import CodeAccess
@@ -44,7 +44,7 @@ def study_config(
             "split": "own",
             "max_weight": MOST_ROWS,
             "rounds": 5,
-            "broker_port": free_broker_port() if broker_port is None else broker_port,
+            "broker_port": free_port(FederationConfig().broker_port) if broker_port is None else broker_port,
         }
     )
     config = FederationConfig.from_options(_training_for(config.load_scheme()), config)
@@ -78,20 +78,6 @@ def study_files(config: FederationConfig) -> Mapping[str, str]:
         train, test = made_up_rows(party, place)
         files |= {f"{DATA}/{party}/train.csv": train, f"{DATA}/{party}/test.csv": test}
     return files
-
-
-def free_broker_port() -> int:
-    """The usual port of a broker or, while something else on this machine listens there, one that is free."""
-    usual = FederationConfig().broker_port
-    for port in (usual, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    return usual
 
 
 def _filled(text: str, target: str, facts: Mapping[str, object]) -> str:

@@ -8,13 +8,13 @@ log.
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.ports import free_port
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
 from veilsum.roles.federation.enrolment import create_federation
@@ -70,9 +70,3 @@ def _parts(outcome: Outcome) -> dict[str, float]:
 
 def _time(fact: Any) -> float:
     return datetime.fromisoformat(str(fact["at"])).timestamp()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

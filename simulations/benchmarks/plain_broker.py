@@ -12,7 +12,7 @@ from pathlib import Path
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.broker.mosquitto import find_mosquitto
-from veilsum.simulations.benchmarks.launched import free_port
+from veilsum.roles.broker.ports import free_port
 
 _START_S = 10.0
 _CONFIGURATION = """\

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.ports import free_port
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.launch.children import LOGS_FOLDER
 from veilsum.roles.launch.ourselves import COMMAND, our_python
-from veilsum.simulations.benchmarks.launched import free_port
 
 GIVE_UP_S = 300.0
 _MIB = 1024.0

@@ -7,7 +7,6 @@ tasks of the transport run beside it whenever something arrives, so their files 
 from __future__ import annotations
 
 import ast
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from veilsum.roles.broker.mosquitto import find_mosquitto
+from veilsum.roles.broker.ports import free_port
 from veilsum.simulations.docs.traced import CARRYING, ROOT, STARTING
 
 PAGE = "walk.md"
@@ -63,7 +63,7 @@ def _launched(scheme: str) -> dict[str, Walk]:
     with tempfile.TemporaryDirectory(prefix="walk") as scratch:
         federation, visits = Path(scratch) / "fed", Path(scratch) / "visits"
         visits.mkdir()
-        port = ("--broker-port", str(_free_port()))
+        port = ("--broker-port", str(free_port()))
         _run("-m", "veilsum", "init", str(federation), "--scheme", scheme, *_SETTINGS, *port)
         _run("-m", "veilsum.simulations.docs.traced", str(visits), "launch", str(federation))
         # The newest model is measured at the end, by `veilsum evaluate` under its holder's name.
@@ -71,12 +71,6 @@ def _launched(scheme: str) -> dict[str, Walk]:
         records = {"`veilsum launch`": visits / "launch.visits", "Server": visits / "server-server.visits"}
         records[first.name.partition("-")[0].capitalize()] = first
         return {title: read_walk(record) for title, record in records.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def _run(*arguments: str) -> None:

@@ -17,7 +17,7 @@ CONFIG = FederationConfig(name="clinics", scheme="masked", parties=NAMES, task="
 
 
 def invited(fed: Path, name: str = "alice") -> Path:
-    (sent,) = invite(fed, fed / "organiser", [name])
+    (sent,) = invite(fed, fed / "organiser", [name], days=30)
     return sent.path
 
 

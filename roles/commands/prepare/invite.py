@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--name", action="append", default=[], metavar="NAME", help="whom to invite; may be repeated"
     )
     parser.add_argument(
-        "--days", type=int, default=DEFAULT_DAYS, metavar="N", help="how long it is good (default 30)"
+        "--days",
+        type=int,
+        default=DEFAULT_DAYS,
+        metavar="N",
+        help=f"how long it is good (default {DEFAULT_DAYS})",
     )
     parser.add_argument(
         "--again", action="store_true", help="another invitation, which makes the open one void"

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from veilsum.roles.broker.mosquitto import find_mosquitto, require_free_port, run_mosquitto, version_of
+    from veilsum.roles.broker.mosquitto import find_mosquitto, run_mosquitto, version_of
+    from veilsum.roles.broker.ports import require_free_port
     from veilsum.roles.config.federation_config import FederationConfig
     from veilsum.roles.config.file import FILE_NAME
     from veilsum.roles.federation.admission import configure_broker

@@ -83,16 +83,10 @@ def run(args: argparse.Namespace) -> int:
 def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
     import asyncio
 
-    from veilsum.protocol.errors import ParameterError
-    from veilsum.roles.federation.private_files import PrivateFileError
-    from veilsum.roles.federation.signed_roster import RosterRefused
     from veilsum.roles.launch.display import LiveView, describe, figures_of
     from veilsum.roles.launch.processes import Launch
 
-    try:
-        loaded, data, again = _prepare(args)
-    except (RosterRefused, PrivateFileError) as refusal:
-        raise ParameterError([str(refusal)]) from refusal
+    loaded, data, again = _prepare(args)
     with LiveView(loaded.config) as view:
         views = _views_folder(args.record_views)
         launch = Launch(loaded, [*data, *again], args.init, views, view.on_fact, args.allow_missing)
@@ -131,7 +125,7 @@ def _prepare(args: argparse.Namespace) -> tuple[LoadedFederation, list[str], lis
 def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
     """What says to a process where its data are, if it is not in the settings; folders that do not fit are refused."""
     folders, config = loaded.data_folders(given), loaded.config
-    if not config.task.startswith("vectors:"):
+    if not config.task_is_numbers:
         folders.require_fitting(config.parties, config.split, loaded.roster.participants)
     return [] if given is None else ["--data", str(folders.below(Path.cwd()))]
 
@@ -186,7 +180,6 @@ async def _result(
     It is what a party measured, or measured in a process that may load torch: where parties have folders of their own,
     on the test samples of all of them.
     """
-    from veilsum.roles.launch.processes import NEEDS_NO_TRAINING
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.process.held_model import newest_model
 
@@ -198,7 +191,7 @@ async def _result(
     measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256]
     if measured and not outcome.loaded.data_folders(*data[1:]).of_party:
         return sha256, measured[-1]["metrics"]
-    if outcome.loaded.config.task.startswith(NEEDS_NO_TRAINING) or outcome.exit_code != 0:
+    if outcome.loaded.config.task_is_numbers or outcome.exit_code != 0:
         return sha256, {}
     key = str(outcome.loaded.key_folder(holder))
     words = ["evaluate", str(outcome.loaded.folder), "--name", holder, "--key", key, *data]

@@ -33,7 +33,7 @@ from veilsum.roles.broker.logins import (
     read_password,
     require_login_line,
 )
-from veilsum.roles.broker.mosquitto import require_free_port
+from veilsum.roles.broker.ports import require_free_port
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.values import party_names

@@ -34,10 +34,10 @@ def test_all_parties_are_invited_and_enrolled_and_the_federation_is_complete(
 ) -> None:
     assert make_server_keys(fed, fed / "organiser")
     assert not make_server_keys(fed, fed / "organiser")
-    sent = invite(fed, fed / "organiser", [])
+    sent = invite(fed, fed / "organiser", [], days=30)
     assert [one.invitation.name for one in sent] == list(NAMES)
     assert all(stat.S_IMODE(one.path.stat().st_mode) == 0o600 for one in sent)
-    assert invite(fed, fed / "organiser", []) == []
+    assert invite(fed, fed / "organiser", [], days=30) == []
     enrol(fed, fed / "organiser", [answer(one.path, tmp_path / one.invitation.name) for one in sent], None)
     loaded = load_federation(fed)
     require_complete(loaded)
@@ -80,7 +80,7 @@ def test_an_invitation_enrols_once(fed: Path, tmp_path: Path) -> None:
     with refusal(ParameterError, "alice", "evict", "enrolled"):
         enrol(fed, fed / "organiser", [second], None)
     with refusal(ParameterError, "alice", "evict"):
-        invite(fed, fed / "organiser", ["alice"])
+        invite(fed, fed / "organiser", ["alice"], days=30)
     assert read_roster(fed / "roster.json").version == 2
     public = load_identity(tmp_path / "alice" / "keys" / "alice").public
     assert load_federation(fed).roster.identity("alice") == public
@@ -120,8 +120,8 @@ def test_a_replaced_invitation_and_a_revoked_one_enrol_nobody(fed: Path, tmp_pat
     path = invited(fed)
     reply = answer(path, tmp_path / "alice")
     with refusal(ParameterError, "alice", "--again"):
-        invite(fed, fed / "organiser", ["alice"])
-    invite(fed, fed / "organiser", ["alice"], again=True)
+        invite(fed, fed / "organiser", ["alice"], days=30)
+    invite(fed, fed / "organiser", ["alice"], days=30, again=True)
     with refusal(ParameterError, "older", "alice"):
         enrol(fed, fed / "organiser", [reply], None)
     revoke(fed, "alice")
@@ -181,10 +181,10 @@ def test_parties_are_enrolled_together_or_not_at_all(fed: Path, tmp_path: Path) 
 def test_only_a_party_of_the_settings_is_invited(fed: Path) -> None:
     before = contents(fed)
     with refusal(ParameterError, "zoe", "federation.toml"):
-        invite(fed, fed / "organiser", ["zoe"])
+        invite(fed, fed / "organiser", ["zoe"], days=30)
     with refusal(ParameterError, "--days"):
         invite(fed, fed / "organiser", ["alice"], days=0)
     with refusal(RosterRefused, "organiser"):
         create_party(fed.parent / "usurper", "server", Role.SERVER)
-        invite(fed, fed.parent / "usurper", ["alice"])
+        invite(fed, fed.parent / "usurper", ["alice"], days=30)
     assert contents(fed) == before

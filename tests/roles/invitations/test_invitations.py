@@ -153,7 +153,7 @@ def test_an_invitation_that_came_too_late_is_refused_by_both_sides(
         assert place_of(path, tmp_path / "alice").is_settled
         with refusal(ParameterError, "invite", "--again"):
             enrol(fed, fed / "organiser", [reply], None)
-        assert [one.invitation.name for one in invite(fed, fed / "organiser", [])] == list(NAMES)
+        assert [one.invitation.name for one in invite(fed, fed / "organiser", [], days=30)] == list(NAMES)
     assert read_roster(fed / "roster.json").version == 1
 
 

@@ -41,7 +41,7 @@ def fed(tmp_path: Path) -> Path:
     create_federation(fed, FederationConfig.from_options(values), with_keys=False)
     make_server_keys(fed, fed / "organiser")
     replies = []
-    for one in invite(fed, fed / "organiser", []):
+    for one in invite(fed, fed / "organiser", [], days=30):
         name = one.invitation.name
         (tmp_path / f"{name}.invite").write_bytes(one.path.read_bytes())
         place = Place(tmp_path / name, read_invitation(one.path))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from jinja2 import UndefinedError
 
-from veilsum.roles.pages.charts import Band, bars, curves, grouped_bars, paired_curves
+from veilsum.roles.pages.charts import Band, curves, grouped_bars, paired_curves
 from veilsum.roles.pages.templates import environment
 
 HOSTILE = "<script>alert('$x_1$')</script>"
@@ -28,7 +28,6 @@ def test_a_fact_that_a_template_misses_is_an_error_and_never_an_empty_place() ->
 @pytest.mark.parametrize("name", [HOSTILE, "_hidden", "two$dollars$", "p1 & p2", "ä"])
 def test_a_chart_is_well_formed_and_says_in_words_what_it_shows(name: str) -> None:
     line = curves({name: [(1, 0.5), (2, 0.25)], "other": [(1, 1.0)]}, title=name, across="round", up="loss")
-    bar = bars({name: 3.0}, title=name, up="bytes")
     pair = paired_curves(
         {name: {"": [(1, 0.5), (2, 0.25)]}},
         title=name,
@@ -37,7 +36,7 @@ def test_a_chart_is_well_formed_and_says_in_words_what_it_shows(name: str) -> No
         bands=[Band(0, 1, "small", "#009e73")],
     )
     group = grouped_bars({name: {"one": 0.5, "two": 0.1}}, title=name, up="SSIM", mark=(0.9, "rebuilt"))
-    for chart in (line, bar, pair, group):
+    for chart in (line, pair, group):
         root = ElementTree.fromstring(chart)
         assert root.tag == f"{SVG}svg"
         assert (root.get("role"), root.get("aria-label")) == ("img", name)
@@ -60,7 +59,6 @@ def test_a_chart_has_no_style_of_its_own_and_the_ink_of_its_page() -> None:
     """A page may forbid inline styles, and black lines vanish in the dark."""
     for drawn in (
         curves({"a": [(1, 1.0), (2, 0.5)], "b": [(1, 1.0)]}, title="t", across="round", up="loss"),
-        bars({"a": 1.0}, title="t", up="bytes"),
         grouped_bars({"a": {"b": 1.0, "c": 0.5}}, title="t", up="SSIM", mark=(0.9, "rebuilt")),
         paired_curves(
             {"a": {"": [(1, 0.5)]}}, title="t", across="x", up="y", bands=[Band(0, 1, "w", "#d55e00", "//")]
@@ -77,5 +75,5 @@ def test_a_chart_has_no_style_of_its_own_and_the_ink_of_its_page() -> None:
 
 def test_a_name_as_long_as_a_page_leaves_the_chart_its_room_and_is_said_whole() -> None:
     name = "long " * 60
-    for chart in (bars({name: 1.0}, title="t", up="u"), grouped_bars({name: {name: 1.0}}, title="t", up="u")):
-        assert name in (ElementTree.fromstring(chart).findtext(f"{SVG}desc") or "")
+    chart = grouped_bars({name: {name: 1.0}}, title="t", up="u")
+    assert name in (ElementTree.fromstring(chart).findtext(f"{SVG}desc") or "")

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.brokers.broker import needs_mosquitto
 from tests.support.refusals import require_mentions
+from veilsum.roles.broker.ports import free_port
 from veilsum.roles.cli.main import main
 from veilsum.roles.federation.folder import load_federation
-from veilsum.roles.project.study import free_broker_port
 
 COMMANDS = "veilsum new mystudy && cd mystudy && veilsum simulate federation.toml && veilsum launch ."
 """What the README and the help promise, to the letter."""
@@ -145,4 +145,4 @@ def test_a_port_that_is_taken_is_not_the_brokers() -> None:
             taken.listen()
         except OSError:
             pass  # Somebody else listens there, which serves as well.
-        assert free_broker_port() not in (0, 8883)
+        assert free_port(8883) not in (0, 8883)
