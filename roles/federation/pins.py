@@ -66,7 +66,15 @@ def read_pin(key_folder: Path) -> Pin:
 
 
 def accept_roster(path: Path, key_folder: Path) -> SignedRoster:
-    """The roster, if the pinned organiser signed it and no newer one was accepted before; then remember it."""
+    """The roster, if it is acceptable; then remember it."""
+    pin, signed = read_pin(key_folder), acceptable_roster(path, key_folder)
+    if signed.version > pin.version:
+        _write(key_folder, Pin(pin.organiser, signed.version, signed.digest))
+    return signed
+
+
+def acceptable_roster(path: Path, key_folder: Path) -> SignedRoster:
+    """The roster, if the pinned organiser signed it and no newer one was accepted before; nothing is remembered."""
     pin = read_pin(key_folder)
     signed = load_roster(path, pin.organiser)
     if signed.version < pin.version:
@@ -81,8 +89,6 @@ def accept_roster(path: Path, key_folder: Path) -> SignedRoster:
             AbortReason.EQUIVOCATION,
             f"another roster of version {pin.version} was accepted before: the organiser signed two; ask them",
         )
-    if signed.version > pin.version:
-        _write(key_folder, Pin(pin.organiser, signed.version, signed.digest))
     return signed
 
 

@@ -5,14 +5,16 @@
     FOLDER/NAME.enrolment                                        what the organiser gets
 
 Nothing is written before the words were compared, and nothing that the invitation names is run before the pin
-(specs/decisions/0018-code-in-a-federation.md): the pin is the last step of settling, and says that it was whole. What
-the invitation brought is written once; from then on the pinned organiser's newest roster counts.
+(specs/decisions/0018-code-in-a-federation.md). The first thing written is for which invitation the folder is, so that
+no other one takes it over; the pin is the last step of settling, and says that it was whole. What the invitation
+brought is written once; from then on the pinned organiser's newest roster counts.
 
 Implements specs/invitations.md, section 4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -26,7 +28,7 @@ from veilsum.roles.federation.beginning import MODEL_FILE, first_model_of, write
 from veilsum.roles.federation.first_models import FIRST_MODEL_FILE, state_first_model, write_first_model
 from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, require_agreement
 from veilsum.roles.federation.keystore import PRIVATE_FILE, create_identity, load_identity
-from veilsum.roles.federation.pins import PIN_FILE, accept_roster, pin_organiser
+from veilsum.roles.federation.pins import PIN_FILE, accept_roster, acceptable_roster, pin_organiser
 from veilsum.roles.federation.private_files import (
     PrivateFileError,
     make_private_folder,
@@ -74,11 +76,7 @@ class Place:
         """Whether the words were compared here before, for this invitation; another one's folder is refused."""
         if not (self.keys / PIN_FILE).exists():
             return False
-        try:
-            known = read_private_file(self.keys / INVITATION_ID).decode("ascii")
-        except PrivateFileError:
-            known = ""
-        if known != self.invitation.id.hex():
+        if self._noted_id != self.invitation.id.hex():
             raise ParameterError(
                 [
                     f"{self.folder} belongs to another invitation: name a folder of its own with --folder, or run "
@@ -97,17 +95,39 @@ class Place:
                     "another (veilsum invite --again)"
                 ]
             )
-        if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / KEYS_FOLDER).is_dir():
+        if self._holds_something_else:
             raise ParameterError(
-                [f"{self.folder} is not empty and no federation: name another folder with --folder"]
+                [
+                    f"{self.folder} is not empty, and not of this invitation: name a folder of its own with --folder"
+                ]
             )
+
+    @property
+    def _holds_something_else(self) -> bool:
+        """Whether there is more in the folder than what this invitation brought when settling broke off."""
+        if not self.folder.exists() or self._noted_id == self.invitation.id.hex():
+            return False
+        ours = {self.folder / KEYS_FOLDER, self.keys}
+        return any(path not in ours for level in (self.folder, *sorted(ours)) for path in _inside(level))
+
+    @property
+    def _noted_id(self) -> str:
+        try:
+            return read_private_file(self.keys / INVITATION_ID).decode("ascii")
+        except (PrivateFileError, UnicodeDecodeError, OSError):
+            return ""
+
+
+def _inside(folder: Path) -> Sequence[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def settle(place: Place) -> Identity:
     """Write what the invitation brings, make keys, and pin the organiser: after the words were compared."""
     invitation, folder, keys = place.invitation, place.folder, place.keys
-    make_private_folder(folder)
-    make_private_folder(folder / KEYS_FOLDER)
+    for one in (folder, folder / KEYS_FOLDER, keys):
+        make_private_folder(one)
+    replace_private_file(keys / INVITATION_ID, invitation.id.hex().encode())
     replace_public_file(folder / FILE_NAME, invitation.settings.encode())
     write_roster(folder / ROSTER_FILE, invitation.signed)
     for name, content in invitation.code.items():
@@ -120,7 +140,6 @@ def settle(place: Place) -> Identity:
     if not (keys / PASSWORD_FILE).exists():
         create_login(keys, invitation.name)
     replace_private_file(place.waiting_login / PASSWORD_FILE, invitation.password.reveal() + b"\n")
-    replace_private_file(keys / INVITATION_ID, invitation.id.hex().encode())
     pin_organiser(keys, invitation.signed.organiser)
     accept_roster(folder / ROSTER_FILE, keys)
     return load_identity(keys)
@@ -172,13 +191,17 @@ def entered(place: Place) -> LoadedFederation:
 
 
 def take_roster(place: Place, content: bytes, name: Path) -> SignedRoster:
-    """Put a newer roster of the pinned organiser in the place of ours; whoever else signed one changes nothing."""
+    """Put a newer roster of the pinned organiser in the place of ours; whoever else signed one changes nothing.
+
+    It is there before the pin knows it: the other way round a power cut would leave a roster that its own pin refuses.
+    """
     signed = decode_roster(content, name)
     waiting = place.folder / f".{ROSTER_FILE}.new"
     write_roster(waiting, signed)
     try:
-        accept_roster(waiting, place.keys)
+        acceptable_roster(waiting, place.keys)
         waiting.replace(place.folder / ROSTER_FILE)
+        accept_roster(place.folder / ROSTER_FILE, place.keys)
     finally:
         waiting.unlink(missing_ok=True)
     return signed

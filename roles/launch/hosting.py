@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from veilsum.roles.launch.lifeline import die_with_parent
 from veilsum.roles.launch.ourselves import COMMAND, our_python
 from veilsum.transport.errors import TransportError
 
+START_WITHIN_S = 60.0
 STOP_WITHIN_S = 10.0
 LOOK_EVERY_S = 1.0
 _FORGETFUL = "embedded"
@@ -75,7 +77,8 @@ class _Broker:
             preexec_fn=die_with_parent,
         )
         assert self._process.stdout is not None
-        said = self._process.stdout.readline().strip()
+        told, _, _ = select.select([self._process.stdout], [], [], START_WITHIN_S)
+        said = self._process.stdout.readline().strip() if told else ""
         self._reloads = _FORGETFUL not in said
         if said:
             sys.stderr.write(f"broker: {said}\n")

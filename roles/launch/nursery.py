@@ -56,9 +56,10 @@ class Forked:
         self._ended.set()
 
     def signal_group(self, which: signal.Signals) -> None:
-        """Tell the child and all that it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, which)
+        """Tell the child and all that it has started; after its end its number may be that of others."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, which)
 
 
 class Nursery:

@@ -132,7 +132,9 @@ class Forking:
         if not said:
             raise ConnectionError
         while not said.endswith(b"\n"):
-            said += self.control.recv(LARGEST_REQUEST)
+            if not (more := self.control.recv(LARGEST_REQUEST)):
+                raise ConnectionError
+            said += more
         return json.loads(said), pipes
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
@@ -177,10 +179,13 @@ class Forking:
         gc.enable()
 
     def _tell_ended(self, children: set[int]) -> None:
+        """Tell of each end, and end what the child left behind while its number is still its own."""
         while children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 return
+            _kill([ended.si_pid])
+            pid, status = os.waitpid(ended.si_pid, 0)
             children.discard(pid)
             self._answer({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 

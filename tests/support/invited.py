@@ -13,7 +13,9 @@ from veilsum.roles.invitations.inviting import invite
 from veilsum.roles.invitations.joining import Place, settle, write_reply
 
 NAMES = ("alice", "bob", "carol")
-CONFIG = FederationConfig(name="clinics", scheme="masked", parties=NAMES, task="vectors:7", broker_tls=True)
+CONFIG = FederationConfig(
+    name="clinics", scheme="masked", parties=NAMES, task="vectors:7", broker_tls=True, broker_port=1
+)
 
 
 def invited(fed: Path, name: str = "alice") -> Path:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 TURN_S = 6.0
 """How long one that is not enrolled listens under one of its two logins."""
+_LONGEST_NAME = 64
+"""Nobody vouches for the name of a federation before the words do."""
 NEWER_WITHIN_S = 3.0
 """How long one that is enrolled already looks for a newer roster."""
 
@@ -90,11 +92,13 @@ def _compare(place: Place, typed: str | None) -> None:
     """The organiser's words, typed by who heard them; to show them first would only let them be copied."""
     from veilsum.protocol.errors import ParameterError
     from veilsum.roles.invitations.words import require_words
+    from veilsum.transport.printable import printable
 
     invitation = place.invitation
     if typed is None:
+        federation = printable(str(invitation.signed.agreed.get("name")))[:_LONGEST_NAME]
         sys.stderr.write(
-            f"{invitation.name} is invited to {invitation.signed.agreed.get('name')} as a {invitation.role}.\n"
+            f"{invitation.name} is invited to {federation} as a {invitation.role}.\n"
             "Call the organiser, at a number that you know, and type the twelve words of the invitation: "
         )
         sys.stderr.flush()

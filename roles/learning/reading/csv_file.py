@@ -8,6 +8,7 @@ they do not cover is refused with its line and its column.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,13 +78,14 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 def _input_names(path: Path, header: list[str], columns: Columns) -> list[str]:
     """The input columns, once it is clear that all named columns are there, each once."""
-    twice = sorted({name for name in header if header.count(name) > 1})
+    there = Counter(header)
+    twice = sorted(name for name, times in there.items() if times > 1)
     if twice:
         raise TaskError(f"{path} has two columns called {', '.join(map(repr, twice))}: rename one")
     names = [name for name in header if name != columns.target]
     chosen = names if columns.inputs is None else list(columns.inputs)
     named = [columns.target, *chosen, *columns.categories, *columns.scale, *columns.missing]
-    absent = dict.fromkeys(repr(name) for name in named if name not in header)
+    absent = dict.fromkeys(repr(name) for name in named if name not in there)
     if absent:
         raise TaskError(f"{path} has no column {', '.join(absent)}; it has {', '.join(map(repr, header))}")
     if columns.target in chosen:
@@ -128,7 +130,8 @@ def _number(
     place: str, name: str, text: str | float, argument: str, scale: tuple[float, float] = (0.0, 1.0)
 ) -> float:
     try:
-        value = (float(text) - scale[0]) / scale[1]
+        # Python reads 1_000 as a thousand, and no table means that.
+        value = (float("" if "_" in str(text) else text) - scale[0]) / scale[1]
     except ValueError:
         raise TaskError(
             f"{place}, column {name!r}: {text!r} is not a number; if it is a name, list all of them in {argument}"

@@ -22,7 +22,13 @@ from veilsum.roles.cli import main as cli
 from veilsum.roles.commands.run import join as join_command
 from veilsum.roles.federation.enrolment import add_party, create_federation, create_party
 from veilsum.roles.federation.keystore import load_identity
-from veilsum.roles.federation.signed_roster import RosterRefused, read_roster, write_roster
+from veilsum.roles.federation.signed_roster import (
+    RosterRefused,
+    encode_roster,
+    read_roster,
+    sign_roster,
+    write_roster,
+)
 from veilsum.roles.invitations import inviting, joining
 from veilsum.roles.invitations.invitation_file import InvitationFile, read_invitation
 from veilsum.roles.invitations.inviting import enrol, invite
@@ -166,6 +172,59 @@ def test_an_invitation_of_another_federation_does_not_take_over_a_folder(fed: Pa
     assert contents(tmp_path / "alice") == before
 
 
+@pytest.mark.parametrize("mine", [True, False])
+def test_an_invitation_of_another_party_does_not_take_over_a_folder(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: bool
+) -> None:
+    """Be it of the same federation or another; before, its settings and its roster replaced those that were there."""
+    answer(invited(fed), tmp_path / "alice")
+    create_federation(tmp_path / "other", CONFIG, with_keys=False)
+    path = invited(fed if mine else tmp_path / "other", "bob")
+    before = contents(tmp_path / "alice")
+    assert join(path, tmp_path / "alice", read_invitation(path).words, monkeypatch) == 2
+    assert contents(tmp_path / "alice") == before
+
+
+def test_an_invitation_does_not_take_over_an_offices_folder(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_federation(tmp_path / "other", CONFIG, with_keys=False)
+    assert inviting.make_server_keys(tmp_path / "other", tmp_path / "other" / "organiser")
+    (tmp_path / "other").chmod(0o700)
+    path, before = invited(fed), contents(tmp_path / "other")
+    assert join(path, tmp_path / "other", read_invitation(path).words, monkeypatch) == 2
+    assert contents(tmp_path / "other") == before
+
+
+def test_settling_that_broke_off_is_done_by_the_same_invitation(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, folder = invited(fed), tmp_path / "alice"
+    with monkeypatch.context() as power_cut:
+        power_cut.setattr(joining, "pin_organiser", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            settle(place_of(path, folder))
+    keys = (folder / "keys" / "alice" / "identity.json").read_bytes()
+    assert not place_of(path, folder).is_settled
+    assert join(path, folder, read_invitation(path).words, monkeypatch) == 0
+    assert (folder / "keys" / "alice" / "identity.json").read_bytes() == keys
+
+
+def test_what_nobody_vouches_for_steers_no_terminal(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who changes a file on its way is its organiser, and names the federation as he likes."""
+    found, organiser = read_invitation(invited(fed)), load_identity(fed / "organiser")
+    agreed = {**found.signed.agreed, "name": "x\x1b[2K\rthe words are right\n"}
+    signed = sign_roster(organiser, 1, found.signed.roster.identities, agreed)
+    path = tmp_path / "alice.invite"
+    path.write_bytes(replace(found, signed=signed).signed_by(organiser).encode())
+    assert join(path, tmp_path / "alice", "", monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "\\x1b[2K" in said
+    assert not {"\x1b", "\r"} & set(said)
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(
     fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +253,24 @@ def test_a_roster_from_the_broker_counts_only_with_the_pinned_organisers_signatu
     write_roster(tmp_path / "old.json", old)
     with refusal(RosterRefused, "newest"):
         take_roster(place, (tmp_path / "old.json").read_bytes(), Path("roster.json"))
+    assert entered(place).signed.version == 2
+
+
+def test_a_power_cut_leaves_no_roster_that_its_own_pin_refuses(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(invited(fed), tmp_path / "alice")
+    settle(place)
+    create_party(tmp_path / "bob", "bob", Role.CLIENT)
+    add_party(fed, fed / "organiser", tmp_path / "bob", None)
+    with monkeypatch.context() as power_cut:
+        power_cut.setattr(Path, "replace", lambda *_: 1 / 0)
+        power_cut.setattr(joining, "write_roster", lambda path, _: path.write_bytes(encode_roster(new)))
+        new = read_roster(fed / "roster.json")
+        with pytest.raises(ZeroDivisionError):
+            take_roster(place, encode_roster(new), Path("roster.json"))
+    assert entered(place).signed.version == 1
+    take_roster(place, encode_roster(new), Path("roster.json"))
     assert entered(place).signed.version == 2
 
 

@@ -14,11 +14,15 @@ import pytest
 from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK, wait_until
 from tests.support.launches import processes_of, require_nothing_left
+from tests.support.refusals import require_mentions
+from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import create_federation
+from veilsum.roles.federation.folder import load_federation
 from veilsum.roles.invitations.invitation_file import read_invitation
 from veilsum.roles.invitations.inviting import enrol, invite, make_server_keys
 from veilsum.roles.invitations.joining import Place, settle, write_reply
+from veilsum.roles.launch import hosting
 
 pytestmark = needs_mosquitto
 NAMES = ("alice", "bob", "carol")
@@ -84,6 +88,14 @@ def test_a_broker_that_dies_is_started_again_and_the_parties_take_roster_and_par
     said = [process.communicate(timeout=120)[0] for process in (*parties, host)]
     assert [process.returncode for process in (*parties, host)] == [0] * 4, said
     require_nothing_left(fed)
+
+
+def test_a_broker_that_never_serves_keeps_no_host_waiting(fed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosting, "START_WITHIN_S", 0.1)
+    monkeypatch.setattr(hosting, "our_python", lambda *_: ["sleep", "600"])
+    with pytest.raises(LocalProtocolError) as refusal, hosting.hosting(load_federation(fed)):
+        raise AssertionError("it was hosted without a broker")
+    require_mentions(str(refusal.value), "broker", "start")
 
 
 def test_a_host_that_is_killed_leaves_no_broker(fed: Path, host: subprocess.Popen[str]) -> None:

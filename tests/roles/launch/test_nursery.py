@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.federations import wait_until
 from tests.support.refusals import require_mentions
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.launch import nursery
@@ -19,7 +22,7 @@ from veilsum.roles.launch.nursery import Forked, Nursery
 PROGRAM = """
 import os, sys
 os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-import json, random, threading, uuid
+import json, random, subprocess, threading, uuid
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -45,7 +48,12 @@ def draws():
 def child():
     threads = nursery_process.count_threads() - 1  # the one that watches the lifeline
     shown = open("/proc/self/cmdline").read().rstrip("\\0").split("\\0")
-    print(json.dumps({"draws": draws(), "threads": threads, "shown": shown, "words": sys.argv}))
+    if "left" in sys.argv:
+        behind = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        print(json.dumps({"left": behind.pid}))
+        return
+    opened = sorted(int(one) for one in os.listdir("/proc/self/fd"))
+    print(json.dumps({"draws": draws(), "threads": threads, "shown": shown, "words": sys.argv, "open": opened}))
 
 if __name__ == "__main__":
     draws()  # so that every generator has a state that a fork would copy
@@ -90,6 +98,47 @@ def test_a_child_has_its_own_words_and_no_thread_of_the_nursery() -> None:
     assert [one["words"] for one in said] == [["veilsum", "peer", "--name", "p1"], ["veilsum", "server"]]
     assert [one["shown"] for one in said] == [one["words"] for one in said]
     assert [one["threads"] for one in said] == [1, 1]
+
+
+@pytest.mark.usefixtures("own_program")
+def test_a_child_holds_nothing_open_but_its_own_outputs_and_the_lifeline() -> None:
+    first, *others = asyncio.run(what_children_say([["peer"], ["peer"], ["server"]]))
+    assert first["open"][:3] == [0, 1, 2]
+    assert len(first["open"]) == 5  # the lifeline, and the folder that is being listed
+    assert [one["open"] for one in others] == [first["open"]] * 2
+
+
+@pytest.mark.usefixtures("own_program")
+def test_what_a_child_leaves_behind_ends_with_it_and_its_number_is_not_used_again() -> None:
+    """After a child's end its number may be that of another process, which a late signal would hit."""
+
+    async def run() -> Forked:
+        async with Nursery(preloading=False) as one:
+            child = await one.fork(["left"])
+            async with asyncio.timeout(60):
+                told = json.loads(await child.stdout.read())
+                assert await child.wait() == 0
+            wait_until(lambda: not is_alive(told["left"]))
+            return child
+
+    child = asyncio.run(run())
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as stranger:
+        try:
+            child.pid = stranger.pid
+            child.signal_group(signal.SIGKILL)
+            assert stranger.poll() is None
+            assert is_alive(stranger.pid)
+        finally:
+            stranger.kill()
+
+
+def is_alive(number: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    status = Path(f"/proc/{number}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.usefixtures("own_program")

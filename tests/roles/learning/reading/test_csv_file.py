@@ -72,6 +72,7 @@ def test_a_mark_of_spreadsheets_quotes_and_other_delimiters_are_understood(file:
     ("text", "options", "says"),
     [
         ("a,y\n1,2\nten,3\n", {}, "3 'a' 'ten' categories"),
+        ("a,y\n1_000,3\n", {}, "2 'a' '1_000' number"),
         ("a,y\n1,ill\n", {}, "2 'y' 'ill' classes"),
         ("a,y\n1,ill\n", {"classes": ("no", "yes")}, "2 'y' 'ill' no yes classes"),
         ("a,y\nz,1\n", {"categories": {"a": ("x",)}}, "2 'a' 'z' x categories"),
