@@ -35,9 +35,20 @@ from veilsum.transport.errors import BrokerRefused, BrokerUnreachable
 from veilsum.transport.printable import json_text, printable
 
 AFTERTHOUGHTS = frozenset(
-    {"seems_gone", "link_lost", "link_restored", "refused", "not_delivered", "status_not_told"}
+    {
+        "link_lost",
+        "link_restored",
+        "measured",
+        "not_delivered",
+        "refused",
+        "seems_gone",
+        "status_not_told",
+        "trained",
+        "training_failed",
+        "warning",
+    }
 )
-"""What is not told of after the end: others leave, connections close, and nothing of it changes the result."""
+"""What is not told of after the end: others leave, connections close, work comes too late. It changes no result."""
 
 
 class RoleLog:

@@ -27,10 +27,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from veilsum.protocol.errors import LocalProtocolError, ProtocolError, Rejection, RemoteProtocolError
-from veilsum.protocol.identifiers import PartyId, shown_number
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.events import (
     Event,
     RoundCommitted,
+    RunFailed,
     RunFinished,
     TrainingRequested,
     WorkRequested,
@@ -115,10 +116,25 @@ class Driver:
         self._inbox: asyncio.Queue[Feed] = asyncio.Queue(MOST_WAITING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
+        self._rounds_kept = self.state.rounds_done
 
     @property
     def ended(self) -> Ended | None:
         return self._pump.ended
+
+    def finish(self, rounds: int) -> Ended | None:
+        """How the run has come to its end for a party that goes now: whoever has all rounds on disk has finished.
+
+        That it has not heard the server's last word changes nothing, unless that is to bring it the model.
+        """
+        if (
+            self.ended is None
+            and self._rounds_kept >= rounds
+            and (self.party == SERVER or self.state.model is not None)
+        ):
+            self._pump.ended = RunFinished(self._rounds_kept, self.state.model)
+            self.log.tell(self._pump.ended)
+        return self.ended
 
     async def run(self) -> Ended:
         """Until the machine has come to its end, and the others have heard of it or had the time to."""
@@ -128,11 +144,9 @@ class Driver:
             await self._perform(partial(self._pump.take, self.machine.start))
             while self.ended is None:
                 await self._perform(await self._next_feed())
-            await asyncio.gather(self._linger(), self._measure_last(self.ended))
+            await asyncio.gather(self._linger(), self._tell_end(self.ended))
         finally:
-            self._foreign.close()
-            for count in self._undelivered.left_out().values():
-                self.log.say("not_delivered", text="too many to tell one by one", count=count)
+            self._tell_left_out()
             await self._cancel_all()
         return self.ended
 
@@ -190,6 +204,12 @@ class Driver:
 
         return partial(self._pump.take, told_if_refused)
 
+    def _tell_left_out(self) -> None:
+        """What was too much to be told one by one is told as a number, before the end is."""
+        self._foreign.close()
+        for count in self._undelivered.left_out().values():
+            self.log.say("not_delivered", text="too many to tell one by one", count=count)
+
     def _refuse(self, error: ProtocolError, sender: str) -> None:
         self._foreign.note(MESSAGE, sender, error)
 
@@ -219,12 +239,14 @@ class Driver:
     async def _keep(self, state: PersistentState) -> None:
         save = partial(self.checkpoints.save, state)
         await asyncio.get_running_loop().run_in_executor(self.disk, save)
+        self._rounds_kept = state.rounds_done
 
     async def _tell(self, event: Event) -> None:
         model, tally = getattr(event, "model", None), self.tally
-        if isinstance(event, RunFinished):
-            self.log.tell_traffic(event, tally.sent_bytes, tally.received_bytes)
-        await self._maybe_aside(0 if model is None else model.nbytes, partial(self.log.tell, event))
+        if isinstance(event, RunFailed):
+            self._tell_left_out()
+        if not isinstance(event, RunFinished):
+            await self._maybe_aside(0 if model is None else model.nbytes, partial(self.log.tell, event))
         if isinstance(event, RoundCommitted):
             self.log.tell_traffic(event, tally.sent_bytes, tally.received_bytes)
         self.observer.noted(self.wall_clock(), self.party, event)
@@ -269,8 +291,22 @@ class Driver:
         if self.measuring is not None:
             await self.measuring.now_or_never(rounds_done, model, self._aside)
 
-    async def _measure_last(self, ended: Ended) -> None:
-        if self.measuring is None or not isinstance(ended, RunFinished) or ended.model is None:
+    async def _tell_end(self, ended: Ended) -> None:
+        """That the run is finished is the last line: what is measured of its model stands before it.
+
+        Whoever is stopped meanwhile has finished all the same.
+        """
+        if not isinstance(ended, RunFinished):
+            return
+        try:
+            await self._measure_last(ended)
+        finally:
+            self._tell_left_out()
+            self.log.tell_traffic(ended, self.tally.sent_bytes, self.tally.received_bytes)
+            self.log.tell(ended)
+
+    async def _measure_last(self, ended: RunFinished) -> None:
+        if self.measuring is None or ended.model is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WITHIN_S):

@@ -239,8 +239,8 @@ class RoleProcess:
         return code
 
     def _stopped(self) -> int:
-        """Whoever is stopped after its end has come to that end: it only stayed for the others."""
-        ended = None if self.driver is None else self.driver.ended
+        """Whoever is stopped after its end has come to that end: it only stayed for the others, or for a last word."""
+        ended = None if self.driver is None else self.driver.finish(self.rules.rounds)
         if ended is not None:
             return EXIT_OK if isinstance(ended, RunFinished) else EXIT_FAILED
         self.log.say("stopped", rounds_done=self.state.rounds_done)

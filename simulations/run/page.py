@@ -9,6 +9,7 @@ from veilsum import __version__
 from veilsum.roles.learning.contract import headline
 from veilsum.roles.pages.charts import SMALL, Chart, curves
 from veilsum.roles.pages.templates import page
+from veilsum.simulations.run.refused import in_words
 from veilsum.simulations.run.report import COLUMNS, rows, summary, title
 from veilsum.simulations.run.result import SimulationFacts, what_was_seen
 
@@ -42,7 +43,7 @@ def _facts(result: SimulationFacts) -> dict[str, Any]:
 
 def _early_end(result: SimulationFacts) -> str:
     if result.failed is not None:
-        return f"aborted: {result.failed.reason.value}: {result.failed.detail}"
+        return f"aborted: {in_words(result.failed)}"
     wanted = result.federation.config.rounds
     return f"interrupted after {len(result.rounds)} of {wanted} rounds" if result.interrupted else ""
 

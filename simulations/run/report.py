@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from veilsum.roles.cli.output import Table
 from veilsum.roles.learning.contract import headline, sha256_of
 from veilsum.simulations.run.record import RoundRecord
+from veilsum.simulations.run.refused import in_words, shown_refusals
 from veilsum.simulations.run.result import SimulationFacts, what_was_seen
 
 COLUMNS = (
@@ -93,7 +94,7 @@ def _outcome(result: SimulationFacts) -> Iterator[str]:
     if result.interrupted:
         yield f"INTERRUPTED   after {len(result.rounds)} of {result.federation.config.rounds} rounds"
     if result.failed is not None:
-        yield f"ABORTED       {result.failed.reason.value}: {result.failed.detail}"
+        yield f"ABORTED       {in_words(result.failed)}"
     yield f"model         sha256 {sha256_of(result.model)[:16]}"
     if result.exact:
         yield "ring sum      equals the sum of the members' inputs, bit for bit"
@@ -127,3 +128,4 @@ def _cost(result: SimulationFacts) -> Iterator[str]:
     protocol = result.protocol_cpu_s
     yield f"time          {result.wall_s:.2f} s, of it protocol {protocol:.2f} s, training {training:.2f} s"
     yield f"attempts      {result.recorder.attempts}, refused messages {len(result.simulation.refusals)}"
+    yield from (f"              {text}" for text in shown_refusals(result.simulation.refusals))

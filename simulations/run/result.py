@@ -24,6 +24,7 @@ from veilsum.roles.learning.contract import against_chance, headline, sha256_of
 from veilsum.simulations.lies.report import LieReport
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.record import Recorder, RoundRecord
+from veilsum.simulations.run.refused import told_refusals
 from veilsum.simulations.run.simulation import Simulation
 
 
@@ -139,9 +140,11 @@ class SimulationFacts:
             "aborted": self.failed is not None,
             "interrupted": self.interrupted,
             "abort_reason": self.failed.reason.value if self.failed is not None else None,
+            "abort_culprit": (self.failed.culprit or None) if self.failed is not None else None,
             "abort_detail": self.failed.detail if self.failed is not None else None,
             "lost": [node.name for node in self.simulation.participants if not node.alive],
             "refused_messages": len(self.simulation.refusals),
+            "refusals": told_refusals(self.simulation.refusals),
             "warnings": self.recorder.warnings,
             "saw": dict(what_was_seen(self)),
             "total_cpu_s": self.protocol_cpu_s,

@@ -105,7 +105,7 @@ def require_typed_ends(company: Company) -> None:
         code = role.process.returncode
         assert code in (0, 1, -9), f"{role.name} ended with {code}: {role.said()}"
         assert code != 1 or role.facts[-1]["fact"] == "run_failed", role.said()
-        assert code != 0 or role.facts[-1]["fact"] in ("run_finished", "measured"), role.said()
+        assert code != 0 or role.facts[-1]["fact"] == "run_finished", role.said()
         assert not role.other_lines, f"{role.name} wrote lines that are no facts: {role.other_lines}"
 
 

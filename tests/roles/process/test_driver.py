@@ -36,11 +36,12 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.session import Invitation, Knock
-from veilsum.protocol.numbers.model import LocalResult
+from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.wire.envelope import encode_envelope
 from veilsum.protocol.wire.messages import Message, Stamp
 from veilsum.roles.learning.datasets.vectors import VectorLearner, VectorsTask
 from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.measuring import Measuring
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
@@ -112,6 +113,7 @@ class DrivenParty:
 
     def __init__(self, board: Switchboard, name: PartyId, machine: Script) -> None:
         self.said = io.StringIO()
+        self.log = RoleLog(name, "json", self.said)
         self.notebook = Notebook()
         self.codec = EnvelopeCodec(IDENTITIES[name], ROSTER, bytes(32))
         self.transport = FramedTransport(board.link(name), Endpoint(name, ENTROPY(8)))
@@ -130,16 +132,19 @@ class DrivenParty:
                     checkpoints=self.notebook,
                     executor=executor,
                     disk=disk,
-                    log=RoleLog(self.name, "json", self.said),
+                    log=self.log,
                     **{"send_within_s": 5.0, "linger_s": 2.0, **settings},
                 )
                 self.driver = driver
                 async with asyncio.timeout(20):
                     return await driver.run()
 
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.said.getvalue().splitlines()]
+
     def facts(self, fact: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.said.getvalue().splitlines()]
-        return [line for line in lines if line["fact"] == fact]
+        return [line for line in self.lines if line["fact"] == fact]
 
 
 def knocks(count: int) -> list[Event]:
@@ -307,15 +312,19 @@ def test_the_machine_is_woken_at_its_deadline() -> None:
 
 
 def test_a_message_that_nobody_acknowledges_is_told_and_does_not_hold_up_the_end() -> None:
-    party = DrivenParty(Switchboard(), ALICE, Script([*knocks(1), DONE]))
-    ended = asyncio.run(party.run(send_within_s=0.3))
-    assert ended is DONE
-    assert party.facts("not_delivered")[0]["receiver"] == "server"
+    """Of what is lost after the end nothing is told: that the run is finished stays the last line."""
+    told = DrivenParty(Switchboard(), ALICE, Script(knocks(1), deadline=1.5))
+    assert asyncio.run(told.run(send_within_s=0.3)) is DONE
+    assert told.facts("not_delivered")[0]["receiver"] == "server"
+    after = DrivenParty(Switchboard(), ALICE, Script([*knocks(1), DONE]))
+    assert asyncio.run(after.run(send_within_s=0.3)) is DONE
+    for party in (told, after):
+        assert party.lines[-1]["fact"] == "run_finished"
 
 
 def test_a_receiver_that_acknowledges_nothing_does_not_decide_how_long_the_log_gets() -> None:
     """Fifty messages are not delivered: the lines about it are few, and say how many."""
-    party = DrivenParty(Switchboard(), ALICE, Script([*knocks(50), DONE]))
+    party = DrivenParty(Switchboard(), ALICE, Script(knocks(50), deadline=2.0))
     asyncio.run(party.run(send_within_s=0.3))
     lines = party.facts("not_delivered")
     assert len(lines) == 2
@@ -343,3 +352,45 @@ def test_after_its_end_a_party_still_answers_until_all_is_acknowledged() -> None
 
     asyncio.run(run())
     assert answered == ["alice"]
+
+
+class SlowlyMeasured(VectorLearner):
+    """Measuring goes on until a test lets it end."""
+
+    def __init__(self) -> None:
+        super().__init__(VectorsTask(40), ALICE, 1)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def evaluate(self, model: Model) -> dict[str, float]:
+        self.begun.set()
+        assert self.may_end.wait(20.0)
+        return {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_that_a_run_is_finished_is_the_last_line_also_of_a_party_that_measures_its_model_at_the_end(
+    stopped: bool,
+) -> None:
+    """What is measured stands before it; whoever is stopped meanwhile has finished, and says so at once."""
+    learner = SlowlyMeasured()
+    done = RunFinished(1, learner.initial_model())
+    alice = DrivenParty(Switchboard(), ALICE, Script([done]))
+
+    async def run() -> None:
+        running = asyncio.ensure_future(
+            alice.run(linger_s=0.1, learner=learner, measuring=Measuring(learner, alice.log))
+        )
+        await asyncio.to_thread(learner.begun.wait, 20.0)
+        assert not alice.facts("run_finished")
+        if stopped:
+            running.cancel()
+            asyncio.get_running_loop().call_later(0.1, learner.may_end.set)
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        else:
+            learner.may_end.set()
+            assert await running is done
+
+    asyncio.run(run())
+    told = [line["fact"] for line in alice.lines]
+    assert told == [*([] if stopped else ["measured"]), "traffic", "run_finished"]

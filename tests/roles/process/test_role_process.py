@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pytest
 
 from tests.support.federations import make_federation
@@ -218,3 +219,41 @@ def test_a_process_that_is_stopped_after_its_end_has_come_to_that_end(
     said = io.StringIO()
     assert make_process(tmp_path / "fed", said).run() == code
     assert [json.loads(line)["fact"] for line in said.getvalue().splitlines()] == facts
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds_kept", "holds_model", "code", "fact"),
+    [
+        ("p1", 2, True, process.EXIT_FINISHED, "run_finished"),
+        ("p1", 2, False, process.EXIT_STOPPED, "stopped"),
+        ("p1", 1, True, process.EXIT_STOPPED, "stopped"),
+        ("server", 2, False, process.EXIT_FINISHED, "run_finished"),
+        ("server", 1, True, process.EXIT_STOPPED, "stopped"),
+    ],
+)
+def test_whoever_has_all_rounds_on_disk_has_finished_although_it_is_stopped_before_the_last_word(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    rounds_kept: int,
+    holds_model: bool,
+    code: int,
+    fact: str,
+) -> None:
+    """Unless that word is to bring it the model; a server may hold none in any case."""
+    said = io.StringIO()
+    role = make_process(tmp_path / "fed", said)
+    assert role.rules.rounds == 2
+
+    async def stop(self: process.RoleProcess, *_: object) -> RunFinished:
+        self.state.rounds_done = rounds_kept
+        self.driver = make_driver(self, LostStatuses())
+        self.driver.party = PartyId(name)
+        self.state.model = np.ones(40, dtype="<f4") if holds_model else None
+        raise process.Stopped
+
+    monkeypatch.setattr(process.RoleProcess, "_take_part", stop)
+    monkeypatch.setattr(process, "leave_threads_behind", lambda _: None)
+    assert role.run() == code
+    (told,) = (json.loads(line) for line in said.getvalue().splitlines())
+    assert told["fact"] == fact

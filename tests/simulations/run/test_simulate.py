@@ -108,6 +108,29 @@ def test_without_recovery_one_missing_upload_ends_the_run_by_name(scheme: str) -
     assert result.failed.reason is AbortReason.MISSING_UPLOAD
     assert result.failed.culprit in result.figures()["lost"]
     assert not result.rounds
+    assert result.figures()["abort_culprit"] == result.failed.culprit
+    (told,) = (line for line in describe(result).splitlines() if line.startswith("ABORTED"))
+    require_mentions(told, "recovery is off", f"({result.failed.culprit})", result.failed.detail)
+
+
+def test_who_refused_what_of_whom_is_told_in_text_and_json() -> None:
+    """Each reason once, with how often, the most frequent first; a calm run has none."""
+    calm, rough = (
+        simulate(vectors("ampc")),
+        simulate(vectors("ampc"), faults="duplicate=0.3,corrupt=0.2", drop="1@keys"),
+    )
+    assert calm.figures()["refusals"] == []
+    found = rough.figures()["refusals"]
+    assert found
+    assert sum(one["count"] for one in found) == rough.figures()["refused_messages"]
+    assert [one["count"] for one in found] == sorted((one["count"] for one in found), reverse=True)
+    first = found[0]
+    (told,) = (
+        line
+        for line in describe(rough).splitlines()
+        if f"{first['party']} refused" in line and first["why"] in line
+    )
+    require_mentions(told, first["sender"], first["kind"])
 
 
 @pytest.mark.parametrize("scheme", ["plain", *SECURE])
