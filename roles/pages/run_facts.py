@@ -7,7 +7,7 @@ Texts of others stay texts: everything but printable characters is escaped here,
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -75,6 +75,8 @@ def facts_of(seen: Seen) -> dict[str, Any]:
     config = seen.loaded.config
     late = {name: why for name, why in late_parties(seen.loaded, seen.board).items() if seen.running}
     state, words, mood = _state(seen)
+    rounds = seen.rounds
+    seconds = _durations(rounds[-MOST_ROWS - 1 :])
     return {
         "title": printable(config.name),
         "about": f"{config.scheme} · {printable(config.task)} · {len(seen.loaded.roster.participants)} parties",
@@ -84,11 +86,11 @@ def facts_of(seen: Seen) -> dict[str, Any]:
         "latest": _latest(seen, state),
         "done": seen.done,
         "wanted": seen.wanted,
-        "tiles": list(_tiles(seen, late)),
+        "tiles": list(_tiles(seen, late, seconds)),
         "charts": _charts(seen),
         "parties": [_party(seen, name, late.get(name, "")) for name in _names(seen)],
-        "rounds": [_round(seen, one) for one in reversed(seen.rounds[-MOST_ROWS:])],
-        "rounds_left_out": max(0, len(seen.rounds) - MOST_ROWS),
+        "rounds": [_round(seen, one, seconds.get(one.number)) for one in reversed(rounds[-MOST_ROWS:])],
+        "rounds_left_out": max(0, len(rounds) - MOST_ROWS),
         "metric_name": _metric_name(seen) or "metric",
         "warnings": [(printable(text), _who(sorted(who))) for text, who in seen.history.warnings.items()],
         "named": [
@@ -148,10 +150,10 @@ def _metric_name(seen: Seen) -> str:
     return "" if measured is None else printable(next(iter(measured[1]), ""))
 
 
-def _tiles(seen: Seen, late: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+def _tiles(seen: Seen, late: dict[str, str], seconds: Mapping[int, float]) -> Iterator[tuple[str, str, str]]:
     """What is to be seen at once: its name, its figure, and what stands below."""
     rounds, measured = seen.rounds, _newest_metrics(seen)
-    yield "rounds done", f"{seen.done} of {seen.wanted}", _pace(seen)
+    yield "rounds done", f"{seen.done} of {seen.wanted}", _pace(seen, seconds)
     if measured is not None:
         best = headline(measured[1])
         if best is not None:
@@ -172,8 +174,8 @@ def _tiles(seen: Seen, late: dict[str, str]) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _pace(seen: Seen) -> str:
-    spans = [one for one in _durations(seen.rounds).values() if one >= 0][-_PACE_OF:]
+def _pace(seen: Seen, seconds: Mapping[int, float]) -> str:
+    spans = [one for one in seconds.values() if one >= 0][-_PACE_OF:]
     if not spans:
         return ""
     each = median(spans)
@@ -195,12 +197,12 @@ def _durations(rounds: list[RoundSoFar]) -> dict[int, float]:
 
 def _party(seen: Seen, name: str, late: str) -> dict[str, Any]:
     status, logged = seen.board.statuses.get(name), seen.history.parties.get(name, PartySoFar(name))
-    live = status is not None and name in seen.fresh and seen.running
+    live = status if name in seen.fresh and seen.running else None
     sent, received = _bytes(seen, name)
     return {
         "name": name,
-        "round": _where(status, logged) if live else (logged.round or "–"),
-        "doing": printable(status.phase) if status is not None and live else (logged.doing or "–"),
+        "round": _where(live) if live else (logged.round or "–"),
+        "doing": printable(live.phase) if live else (logged.doing or "–"),
         "loss": "–" if logged.loss is None else f"{logged.loss:.4f}",
         "sent": _size(sent) if sent else "–",
         "received": _size(received) if received else "–",
@@ -210,9 +212,7 @@ def _party(seen: Seen, name: str, late: str) -> dict[str, Any]:
     }
 
 
-def _where(status: Status | None, logged: PartySoFar) -> str:
-    if status is None:
-        return str(logged.round)
+def _where(status: Status) -> str:
     again = f", attempt {shown_number(status.attempt)}" if status.attempt else ""
     return f"{round_in_work(status)}{again}"
 
@@ -224,8 +224,8 @@ def _bytes(seen: Seen, name: str) -> tuple[int, int]:
     return max(status.sent_bytes, logged.sent_bytes), max(status.received_bytes, logged.received_bytes)
 
 
-def _round(seen: Seen, one: RoundSoFar) -> dict[str, Any]:
-    traffic, seconds, count = one.mean_traffic(), _durations(seen.rounds).get(one.number), len(one.members)
+def _round(seen: Seen, one: RoundSoFar, seconds: float | None) -> dict[str, Any]:
+    traffic, count = one.mean_traffic(), len(one.members)
     best = headline(one.metrics)
     absent = sorted(set(seen.loaded.roster.participants) - set(one.members))
     return {
@@ -253,16 +253,10 @@ def _charts(seen: Seen) -> list[Chart]:
     measured = tuple((one.number, one.metrics[name]) for one in rounds if name in one.metrics)
     if measured:
         drawn.append(_curve(f"{name} on the test set", name, ((name, measured),)))
-    losses = [
-        (
-            ("training, mean over parties"),
-            tuple((one.number, one.loss) for one in rounds if one.loss is not None),
-        )
-    ]
-    losses.append(
-        ("test set", tuple((one.number, one.metrics["loss"]) for one in rounds if "loss" in one.metrics))
-    )
-    if any(points for _, points in losses):
+    trained = tuple((one.number, one.loss) for one in rounds if one.loss is not None)
+    tested = tuple((one.number, one.metrics["loss"]) for one in rounds if "loss" in one.metrics)
+    losses = (("training, mean over parties", trained), ("test set", tested))
+    if trained or tested:
         drawn.append(_curve("Loss", "loss", tuple(one for one in losses if one[1])))
     traffic = [(one.number, one.mean_traffic()) for one in rounds]
     sent = tuple((number, both[0] / 1024) for number, both in traffic if both is not None)

@@ -82,6 +82,21 @@ def test_after_the_run_the_files_alone_show_it(loaded: LoadedFederation, tmp_pat
     ]
 
 
+def test_a_page_reads_the_time_of_each_round_once(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is drawn twice a second: work that grows with the square of its rounds would keep a processor busy."""
+    run, read = ToldRun(tmp_path, rounds=40), list[str]()
+    run.start()
+    run.commit(40)
+    moment = run_facts._moment
+    monkeypatch.setattr(run_facts, "_moment", lambda text: read.append(text) or moment(text))
+    facts = facts_of(seen_of(loaded, run))
+    assert [one["seconds"] for one in facts["rounds"]][-1] == "–"
+    assert "–" not in [one["seconds"] for one in facts["rounds"]][:-1]
+    assert len(read) <= 40 + 2
+
+
 def test_before_anything_is_told_the_page_says_so(loaded: LoadedFederation, tmp_path: Path) -> None:
     seen = seen_of(loaded, ToldRun(tmp_path))
     assert facts_of(seen)["state"] == "waiting"
