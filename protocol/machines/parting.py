@@ -6,6 +6,8 @@ to that the next attempt goes without both, if the others can do without them, o
 A liar that stays has to find another honest party to dispute with, which gives it away. Only who gave more parties than
 may collude something *false* is named: whoever controls the network can keep back what an honest party sent.
 
+Before a session can begin, a server that lost the state which it is to hold asks for it here, of those who hold it.
+
 Implements specs/protocol.md, section 1.
 """
 

@@ -10,11 +10,11 @@ Implements specs/guide.md, section 7.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from veilsum.roles.process.clock import told_time
 from veilsum.transport.printable import json_text, printable
 
 _FORMAT = "--log-format"
@@ -44,8 +44,7 @@ def _for_people(message: str) -> str:
 
 
 def _fact(party: str, fact: str, **fields: Any) -> str:
-    at = datetime.datetime.now(datetime.UTC).isoformat()
-    return json_text({"at": at, "party": party, "fact": fact, **fields})
+    return json_text({"at": told_time(), "party": party, "fact": fact, **fields})
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

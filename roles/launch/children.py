@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import json
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from veilsum.roles.process.clock import told_time
 
 LOGS_FOLDER = "logs"
 STOP_WITHIN_S = 10.0
@@ -89,13 +90,8 @@ class Child:
     async def watch(self, *readers: asyncio.Task[None]) -> None:
         """Return when it has ended and all that it said was read."""
         await self.process.wait()
-        self.ended_at = now()
+        self.ended_at = told_time()
         await asyncio.wait(readers, timeout=LAST_WORDS_WITHIN_S)
-
-
-def now() -> str:
-    """The time as facts tell it."""
-    return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 async def keep_log(

@@ -31,6 +31,7 @@ from veilsum.protocol.machines.events import (
 )
 from veilsum.roles.learning.contract import sha256_of
 from veilsum.roles.monitor.log_format import LogFormat
+from veilsum.roles.process.clock import told_time
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable
 from veilsum.transport.printable import json_text, printable
 
@@ -68,18 +69,16 @@ class RoleLog:
         """One line: when, this party, the fact and its fields, which are called none of these three."""
         if self._ended and fact in AFTERTHOUGHTS:
             return
-        now = datetime.datetime.now(datetime.UTC)
         if self._format == "json":
-            line = json_text({"at": now.isoformat(), "party": self._party, "fact": fact, **fields})
+            line = json_text({"at": told_time(), "party": self._party, "fact": fact, **fields})
         else:
             told = ", ".join(
                 _text(value) if name == "text" else f"{name} {_text(value)}"
                 for name, value in fields.items()
                 if value not in ("", None)
             )
-            line = printable(
-                f"{now:%H:%M:%S} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}"
-            )
+            at = f"{datetime.datetime.now(datetime.UTC):%H:%M:%S}"
+            line = printable(f"{at} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}")
         self._stream.write(f"{line}\n")
         self._stream.flush()
         self._ended = self._ended or fact in ("run_finished", "run_failed")

@@ -6,6 +6,7 @@ nothing. Simulations bring their own, virtual clock.
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable
 from typing import TypeAlias
@@ -16,6 +17,11 @@ Clock: TypeAlias = Callable[[], float]
 def date() -> float:
     """Seconds since 1970 by the machine's clock, for what people or other machines compare; it may be wrong."""
     return time.time()
+
+
+def told_time() -> str:
+    """The date as facts tell it, of logs and of what is no log yet: ISO 8601, in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def monotonic() -> float:

@@ -13,7 +13,7 @@ exit codes:
   0    the run has all its rounds
   1    the run failed, or the broker did not start; the last line says why
   2    settings, roster or keys do not fit
-  130  stopped by SIGINT or SIGTERM
+  130  stopped by SIGINT, SIGTERM or SIGHUP
 """
 
 from __future__ import annotations

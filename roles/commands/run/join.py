@@ -22,7 +22,7 @@ exit codes:
   0    joined, and the enrolment file is written; or the run has all its rounds
   1    the run failed; the last line says why
   2    the invitation, the words, the data or the roster do not fit; the message says what to do
-  130  stopped by SIGINT or SIGTERM
+  130  stopped by SIGINT, SIGTERM or SIGHUP
 """
 
 from __future__ import annotations
