@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.brokers.balancer import Balancer
-from tests.support.brokers.broker import BrokerProcess, guarded_mosquitto, needs_mosquitto
+from tests.support.brokers.broker import BrokerProcess, needs_mosquitto
 from tests.support.brokers.certificates import make_certificates
 from tests.support.refusals import refusal
-from tests.support.tables.sealed_party import FEDERATION, mqtt_party
+from tests.support.tables.sealed_party import mqtt_party
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable
 from veilsum.transport.mqtt.broker_address import Tls
 
@@ -21,15 +20,6 @@ PATIENCE_S = 30.0
 OUTAGE_S = 2.0
 IN_THE_MIDDLE = 40
 """So many bytes of a client's first words are less than a TLS hello."""
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Path]]:
-    folder = tmp_path_factory.mktemp("guarded")
-    process = guarded_mosquitto(folder, FEDERATION, {"alice": "secret a", "bob": "secret b"})
-    process.start()
-    yield process, folder
-    process.stop()
 
 
 @pytest.mark.parametrize("reset", [False, True])

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.brokers.balancer import Balancer
-from tests.support.brokers.broker import BrokerProcess, guarded_mosquitto, needs_mosquitto
+from tests.support.brokers.broker import BrokerProcess, needs_mosquitto
 from tests.support.refusals import refusal
-from tests.support.tables.sealed_party import FEDERATION, mqtt_party
+from tests.support.tables.sealed_party import mqtt_party
 from veilsum.transport.errors import BrokerUnreachable
 from veilsum.transport.mqtt import link
 from veilsum.transport.mqtt.broker_address import Tls
@@ -23,15 +22,6 @@ pytestmark = needs_mosquitto
 PATIENCE_S = 40.0
 LENGTHS = [0, 1, 40, 300, 500, 550, 600, 650, 700, 800, 900, 1000, 1200, 1500, 2000, 3000]
 """From the first byte through the TLS hello, its second flight, CONNECT and SUBSCRIBE into data."""
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Path]]:
-    folder = tmp_path_factory.mktemp("guarded")
-    process = guarded_mosquitto(folder, FEDERATION, {"alice": "secret a", "bob": "secret b"})
-    process.start()
-    yield process, folder
-    process.stop()
 
 
 @pytest.fixture

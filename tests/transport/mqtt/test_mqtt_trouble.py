@@ -15,9 +15,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.support.brokers.broker import BrokerProcess, guarded_mosquitto, mosquitto, needs_mosquitto
+from tests.support.brokers.broker import BrokerProcess, mosquitto, needs_mosquitto
 from tests.support.refusals import refusal
-from tests.support.tables.sealed_party import FEDERATION, mqtt_party
+from tests.support.tables.sealed_party import mqtt_party
 from veilsum.transport.errors import BadSetting, BrokerRefused, Unreachable
 from veilsum.transport.limits import MIB, Limits
 from veilsum.transport.mqtt.broker_address import MqttVersion, Tls
@@ -209,17 +209,6 @@ def test_a_killed_process_is_hinted_at_by_its_last_will(start: StartBroker) -> N
             await asyncio.wait_for(gone.wait(), PATIENCE_S)
 
     asyncio.run(scenario())
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Path]]:
-    folder = tmp_path_factory.mktemp("guarded")
-    process = guarded_mosquitto(
-        folder, FEDERATION, {"alice": "secret a", "bob": "secret b", "eve": "secret e"}
-    )
-    process.start()
-    yield process, folder
-    process.stop()
 
 
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
