@@ -238,6 +238,24 @@ def test_the_package_itself_loads_neither_torch_nor_numpy() -> None:
     assert not {"torch", "numpy"} & loaded_after("import veilsum")
 
 
+def test_a_party_that_trains_nothing_and_a_server_that_is_given_a_model_load_no_torch(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.beginning import MODEL_FILE
+from veilsum.roles.federation.enrolment import create_federation
+from veilsum.roles.process.context import RoleOptions, enter_role, initial_model, make_party_learner
+folder = Path({str(tmp_path)!r}, "fed")
+create_federation(folder, FederationConfig(scheme="plain", task="vectors:5"))
+party = enter_role("client", RoleOptions(folder, "p1"))
+server = enter_role("server", RoleOptions(folder, "server"))
+given = enter_role("server", RoleOptions(folder, "server", init=folder / MODEL_FILE))
+made = initial_model(party, make_party_learner(party, folder))
+assert made.tobytes() == initial_model(server, None).tobytes() == initial_model(given, None).tobytes()
+"""
+    assert "torch" not in loaded_after(code)
+
+
 def test_a_simulation_without_training_loads_no_torch() -> None:
     code = (
         "from veilsum.roles.config.federation_config import FederationConfig\n"

@@ -48,7 +48,7 @@ _TENSOR = "model"
 def first_model_of(config: FederationConfig, file: Path, data: Path | None, init: Path | None) -> Model:
     """The model of round 0: the given one, or what task and seed make of it, in a process that may load torch."""
     if init is not None:
-        from veilsum.roles.learning.models.files import load_model
+        from veilsum.roles.learning.model_files import load_model
 
         return load_model(init)
     from veilsum.roles.learning.first_model import ask_for_beginning
@@ -114,7 +114,7 @@ def who_states_anew(
 
 def write_model(path: Path, model: Model) -> None:
     """A first model as one tensor, for processes that know neither task nor layout."""
-    from veilsum.roles.learning.models.files import save_model
+    from veilsum.roles.learning.model_files import save_model
 
     save_model(path, model, ((_TENSOR, (len(model),)),))
 
@@ -122,7 +122,7 @@ def write_model(path: Path, model: Model) -> None:
 def read_stated_model(path: Path, stated: FirstModel | AgreedModel, by: str) -> Model:
     """The model in a file, if it is the one that was stated."""
     from veilsum.protocol.chain.state import hash_model
-    from veilsum.roles.learning.models.files import load_model
+    from veilsum.roles.learning.model_files import load_model
 
     model = load_model(path)
     if len(model) != stated.length or hash_model(model) != stated.model_hash:

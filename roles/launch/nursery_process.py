@@ -19,6 +19,7 @@ What must not be inherited, and why it is not:
                 constant in every process anyway. The hash seed of dictionaries is one for all of a launch.
     code        no file of a federation is read here: each child checks signatures and pins for itself.
     devices     CUDA is of no use after a fork if it was used before: importing torch does not touch it.
+    the end     Python takes apart all that was imported, which would copy it first: a child leaves without that.
     signals     are held back during the fork; the child lets them in when it knows what to do with them.
 
 Requests come over a socket, one JSON object with the child's output pipes beside it, and are answered in turn; the end
@@ -27,6 +28,7 @@ of a child is told when it comes. When the socket ends, the nursery kills what i
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -54,15 +56,23 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ROLES = (
     *("veilsum.roles.process.run", "veilsum.roles.commands.run.role", "veilsum.roles.commands.run.broker"),
     *("veilsum.roles.broker.mosquitto", "veilsum.roles.federation.enrolment", "veilsum.roles.config.build"),
-    *("veilsum.protocol.agreed.sizing", "numpy.random"),
+    *("veilsum.roles.config.schemes", "veilsum.roles.learning.model_files", "veilsum.protocol.agreed.sizing"),
+    *(
+        "Crypto.IO.PEM",
+        "Crypto.IO.PKCS8",
+        "cryptography.hazmat.backends.openssl",
+        "encodings.idna",
+        "numpy.random",
+    ),
 )
+"""Also what libraries import only when a key is read, a certificate checked or a host looked up."""
 LEARNING = (
     "veilsum.roles.learning.factory",
     "veilsum.roles.learning.training.torch_learner",
     "veilsum.roles.learning.training.compare",
     "veilsum.roles.learning.datasets.supervised",
     "veilsum.roles.learning.models.catalogue",
-    "veilsum.roles.learning.models.files",
+    "veilsum.roles.learning.datasets.digits",
 )
 STAGES: Mapping[str, Sequence[str]] = {"roles": ROLES, "learning": LEARNING}
 
@@ -190,6 +200,22 @@ class Forking:
             self._answer({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
+def run_and_leave(run: Callable[[], object]) -> None:
+    """End as Python does, but for the last step, which takes apart, and so first copies, all that was imported."""
+    code: str | int | None = None
+    try:
+        run()
+    except SystemExit as end:
+        code = end.code
+    waited_for = [thread for thread in threading.enumerate() if not thread.daemon]
+    if isinstance(code, int | None) and len(waited_for) == 1:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+    sys.exit(code)
+
+
 def count_threads() -> int:
     """All threads of this process where the kernel tells, those of libraries too; else Python's own."""
     listed = Path("/proc/self/task")
@@ -229,7 +255,7 @@ def main(arguments: Sequence[str], run: Callable[[], object] = run_command) -> N
         signals.begin(words)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.STOPPING)
         end_group_at_end_of(lifeline)
-        run()
+        run_and_leave(run)
 
 
 if __name__ == "__main__":

@@ -206,7 +206,7 @@ def initial_model(context: RoleContext, learner: Learner | None) -> Model | None
 
 
 def _given_or_made(options: RoleOptions, made: Model | None) -> Model | None:
-    from veilsum.roles.learning.models.files import load_model
+    from veilsum.roles.learning.model_files import load_model
 
     given = None if options.init is None else load_model(options.init)
     if given is not None and made is not None and len(made) != len(given):

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation.folder import look_or_enter
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.learning.factory import make_observing_learner
-    from veilsum.roles.learning.models.files import layout_of, load_model
+    from veilsum.roles.learning.model_files import layout_of, load_model
     from veilsum.roles.learning.own_data import load_pooled_task
     from veilsum.roles.process.held_model import held_model
 

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.federation.folder import look_or_enter
     from veilsum.roles.learning.contract import sha256_of
     from veilsum.roles.learning.datasets.registry import load_task
-    from veilsum.roles.learning.models.files import layout_of, save_model
+    from veilsum.roles.learning.model_files import layout_of, save_model
     from veilsum.roles.process.entropy import require_real_entropy, system_entropy
     from veilsum.roles.process.held_model import held_model
 

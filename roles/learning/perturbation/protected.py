@@ -24,7 +24,7 @@ from veilsum.protocol.perturbation.tracing.trace import Barrier
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.roles.learning.contract import FloatVector
 from veilsum.roles.learning.datasets.vectors import VectorsTask
-from veilsum.roles.learning.models.files import layout_of, load_model
+from veilsum.roles.learning.model_files import layout_of, load_model
 from veilsum.roles.learning.perturbation.traced_task import trace_model
 from veilsum.roles.learning.task import Samples, Task
 from veilsum.roles.learning.training.loop import Feed

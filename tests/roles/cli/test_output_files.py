@@ -21,7 +21,7 @@ from veilsum.roles.cli import output_file
 from veilsum.roles.cli.exit_codes import EXIT_FAILED
 from veilsum.roles.cli.output_file import write_output
 from veilsum.roles.learning.datasets.vectors import VectorsTask
-from veilsum.roles.learning.models.files import layout_of, save_model
+from veilsum.roles.learning.model_files import layout_of, save_model
 from veilsum.roles.views.file import save_view
 from veilsum.roles.views.view import PublicFacts, View
 

@@ -13,7 +13,7 @@ from veilsum.roles.cli.main import main
 from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.first_model import make_beginning
-from veilsum.roles.learning.models.files import load_model
+from veilsum.roles.learning.model_files import load_model
 from veilsum.roles.learning.perturbation.protected import Predictor
 from veilsum.roles.process.checkpoint import StateFolder
 from veilsum.roles.process.context import state_folder

@@ -251,7 +251,7 @@ def test_evaluate_and_simulate_run_a_task_beside_the_settings_for_who_asks(
     assert json.loads(capsys.readouterr().out)["task"] == "./trap_task.py:study"
     assert marker.read_text().split() == ["./trap_task.py"]
     from veilsum.roles.learning.first_model import ask_for_beginning
-    from veilsum.roles.learning.models.files import layout_of, save_model
+    from veilsum.roles.learning.model_files import layout_of, save_model
 
     loaded, _ = enter_federation(fed, fed / "keys" / "server")
     made = ask_for_beginning(loaded.config, fed / "federation.toml", None)

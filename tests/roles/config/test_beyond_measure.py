@@ -13,7 +13,7 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.pins import PIN_FILE, read_pin
 from veilsum.roles.federation.private_files import PrivateFileError, replace_private_file
-from veilsum.roles.learning.models.files import ORDER, load_model
+from veilsum.roles.learning.model_files import ORDER, load_model
 
 DEEP = "[" * 100_000
 LONG_NUMBER = "9" * 5000

@@ -41,7 +41,7 @@ from veilsum.roles.federation.pins import pin_organiser
 from veilsum.roles.federation.signed_roster import read_roster
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.first_model import make_beginning
-from veilsum.roles.learning.models.files import layout_of, save_model
+from veilsum.roles.learning.model_files import layout_of, save_model
 
 NAMES = ("alice", "bob", "carol")
 CONFIG = FederationConfig(name="clinics", scheme="masked", parties=NAMES, task="vectors:7", broker_tls=False)

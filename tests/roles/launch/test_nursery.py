@@ -22,7 +22,7 @@ from veilsum.roles.launch.nursery import Forked, Nursery
 PROGRAM = """
 import os, sys
 os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-import json, random, subprocess, threading, uuid
+import atexit, json, random, subprocess, threading, uuid
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -45,7 +45,16 @@ def draws():
         "numpy generator": np.random.default_rng().random(),
     }
 
+class Shared:
+    def __del__(self):
+        print("taken apart", flush=True)
+
 def child():
+    if sys.argv[1:] == ["leave"]:
+        sys.modules["shared"] = Shared()
+        atexit.register(print, "at its end")
+        sys.stdout.write("in a buffer, ")
+        sys.exit(3)
     threads = nursery_process.count_threads() - 1  # the one that watches the lifeline
     shown = open("/proc/self/cmdline").read().rstrip("\\0").split("\\0")
     if "left" in sys.argv:
@@ -148,6 +157,18 @@ def test_a_nursery_with_a_second_thread_forks_nothing(monkeypatch: pytest.Monkey
     with pytest.raises(LocalProtocolError) as refusal:
         asyncio.run(what_children_say([["peer"]]))
     require_mentions(str(refusal.value), "threads", "--no-preload")
+
+
+@pytest.mark.usefixtures("own_program")
+def test_a_child_leaves_in_order_and_takes_nothing_apart_that_it_shares() -> None:
+    """That would first copy all that was imported: more work than the whole run of a small federation."""
+
+    async def run() -> tuple[bytes, int]:
+        async with Nursery(preloading=False) as one, asyncio.timeout(60):
+            child = await one.fork(["leave"])
+            return await child.stdout.read(), await child.wait()
+
+    assert asyncio.run(run()) == (b"in a buffer, at its end\n", 3)
 
 
 def test_a_child_runs_the_command_and_ends_with_its_exit_code() -> None:

@@ -22,7 +22,7 @@ from veilsum.roles.learning.datasets.registry import load_task
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
-from veilsum.roles.learning.models.files import layout_of, save_model
+from veilsum.roles.learning.model_files import layout_of, save_model
 from veilsum.roles.learning.perturbation.client import PerturbedLearner
 from veilsum.roles.learning.perturbation.protected import Predictor, protected_model_of_task
 from veilsum.roles.learning.perturbation.server import LARGEST_ADAPTED_GAMMA, TaskServerPerturbation

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from tests.support.refusals import refusal
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.learning.datasets.registry import load_task
-from veilsum.roles.learning.models.files import layout_of, load_model, save_model
+from veilsum.roles.learning.model_files import layout_of, load_model, save_model
 from veilsum.roles.learning.task import TaskOptions
 
 LAYOUT = (("b.weight", (2, 3)), ("a.bias", (3,)), ("c", ()))
