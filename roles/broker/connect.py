@@ -72,9 +72,11 @@ def observers_folder(loaded: LoadedFederation, chosen: Path | None = None) -> It
                 return
     if not folders:
         where = loaded.key_folder(OBSERVER).parent
-        raise LocalProtocolError(
-            f"{where} holds no login of an observer: get a folder {OBSERVER}-... from the organiser (veilsum roster "
-            "observer), and name it with --key"
+        raise ParameterError(
+            [
+                f"{where} holds no login of an observer: get a folder {OBSERVER}-... from the organiser (veilsum "
+                "roster observer), and name it with --key"
+            ]
         )
     raise LocalProtocolError(
         f"{', '.join(folder.name for folder in folders)}: in use by other processes of this machine; wait for one, or "

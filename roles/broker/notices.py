@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from veilsum.roles.broker.connect import broker_address
 from veilsum.roles.federation.folder import LoadedFederation
-from veilsum.transport.errors import BrokerUnreachable
 from veilsum.transport.mqtt.link import MqttLink
 from veilsum.transport.mqtt.topics import NOTICES, Topics
 
@@ -37,16 +36,19 @@ async def publish_notices(loaded: LoadedFederation, login: Path, content: Callab
 async def first_notice(
     loaded: LoadedFederation, name: str, login: Path, accept: Callable[[bytes], T | None], within_s: float
 ) -> T | None:
-    """What `accept` makes of the first notice that it takes; None when time has passed, or no broker was there."""
-    try:
-        async with asyncio.timeout(within_s), _link(loaded, name, login, within_s) as link:
-            async for notice in link.notices():
-                if (found := accept(notice)) is not None:
-                    return found
-    except TimeoutError:
-        return None
-    except BrokerUnreachable:
-        pass
+    """What `accept` makes of the first notice that it takes, None when time has passed.
+
+    `BrokerUnreachable` if no broker was there in all that time.
+    """
+    end = asyncio.get_running_loop().time() + within_s
+    async with _link(loaded, name, login, within_s) as link:
+        try:
+            async with asyncio.timeout_at(end):
+                async for notice in link.notices():
+                    if (found := accept(notice)) is not None:
+                        return found
+        except TimeoutError:
+            pass
     return None
 
 

@@ -70,6 +70,11 @@ def write_config(config: FederationValues) -> str:
     return "\n".join(lines)
 
 
+def settings_file(path: Path | str) -> Path:
+    """The file of settings that is meant by itself or by its folder."""
+    return Path(path) / FILE_NAME if Path(path).is_dir() else Path(path)
+
+
 def _parse(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:

@@ -27,7 +27,7 @@ from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.federation_config import FederationConfig
-from veilsum.roles.config.file import FILE_NAME
+from veilsum.roles.config.file import FILE_NAME, settings_file
 from veilsum.roles.config.values import CODE_DIGESTS
 from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.federation.pins import accept_roster
@@ -173,9 +173,12 @@ def require_complete(loaded: LoadedFederation) -> None:
         )
     present = len(loaded.roster.participants)
     if present < loaded.config.cohort_floor:
-        problems.append(f"{present} parties are enrolled, min_parties is {loaded.config.cohort_floor}")
+        problems.append(
+            f"{present} parties are enrolled, min_parties is {loaded.config.cohort_floor}: enrol the others with what "
+            "they send, NAME.enrolment or their public files: veilsum roster add"
+        )
     scheme = _scheme_if_allowed(loaded.config)
-    if scheme is not None and scheme.has_chain and loaded.roster.anchor is None:
+    if not problems and scheme is not None and scheme.has_chain and loaded.roster.anchor is None:
         problems.append(
             "it names no first model: veilsum keys first-model at every party, then veilsum roster sign"
         )
@@ -196,5 +199,5 @@ def _scheme_if_allowed(config: FederationConfig) -> Scheme | None:
 
 
 def _read_settings(path: Path) -> tuple[Path, FederationConfig]:
-    file = path / FILE_NAME if path.is_dir() else path
+    file = settings_file(path)
     return file.parent, FederationConfig.from_toml(file)

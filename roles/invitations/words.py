@@ -49,7 +49,7 @@ def require_words(typed: str, expected: str, what: str, remedy: str) -> None:
         )
     strange = [word for word in given if not _listed(word)]
     if strange:
-        raise WrongWords([f"{', '.join(strange)} cannot be words of {what}: ask for them again"])
+        raise WrongWords([f"no word of {what} is {', '.join(strange)}: ask for it again"])
     wrong = [str(place) for place, pair in enumerate(zip(given, wanted, strict=True), 1) if not _same(*pair)]
     if wrong:
         raise WrongWords(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.errors import ParameterError, ProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.launch.ourselves import our_python
 from veilsum.roles.learning.contract import FloatVector, Learner
@@ -63,9 +63,11 @@ def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603 - ourselves
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["no reason given"]
-            raise LocalProtocolError(
-                f"the first model cannot be made here: {said[-1]}; give the task's data with --data, or a model "
-                "with --init FILE"
+            raise ParameterError(
+                [
+                    f"the first model cannot be made here: {said[-1]}; give the task's data with --data, or a model "
+                    "with --init FILE"
+                ]
             )
         shape, outputs = json.loads(_shapes_file(target).read_text())
         return Beginning(np.fromfile(target, dtype="<f4"), tuple(shape), outputs)

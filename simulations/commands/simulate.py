@@ -36,7 +36,10 @@ from veilsum.roles.cli.output import add_json_option, file_target, publish
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="a federation.toml; options given besides it win"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a federation.toml, or the folder of one; options given besides it win",
     )
     add_federation_arguments(parser)
     group = parser.add_argument_group("what happens to it")
@@ -73,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.machines.scheme import starting_warnings
     from veilsum.roles.cli.output_file import write_output
     from veilsum.roles.config.federation_config import FederationConfig
+    from veilsum.roles.config.file import settings_file
     from veilsum.simulations.lies.registry import LISTED
     from veilsum.simulations.lies.report import describe_lies, list_lies
     from veilsum.simulations.run.page import simulation_page
@@ -82,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.lie == LISTED:
         publish(describe_lies(), {"lies": list_lies()}, args.json)
         return 0
-    base = FederationConfig.from_toml(args.file, run_code=True) if args.file else None
+    base = None if args.file is None else FederationConfig.from_toml(settings_file(args.file), run_code=True)
     config = config_from_arguments(args, base)
     result = simulate(
         config,

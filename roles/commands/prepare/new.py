@@ -17,6 +17,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(
         f"{args.folder}: a study of {len(config.parties)} parties, scheme {config.scheme}\n"
         f"{', '.join(written)}; keys and settings of a federation\n\n"
-        f"next: cd {args.folder}\n"
+        f"next: cd {shlex.quote(str(args.folder))}\n"
         "      veilsum simulate federation.toml\n"
         "      veilsum launch .\n"
         "      pytest\n"

@@ -45,6 +45,7 @@ def report(signed: SignedRoster, folder: Path, what: str) -> int:
         sys.stdout.write(f"{describe_anchor(anchor)}\n")
     sys.stdout.write(
         f"{what}: roster version {signed.version}, {len(signed.roster.identities)} identities\n"
+        "where parties were invited, veilsum host hands it out; else "
         f"copy {folder / 'roster.json'} to every machine, and {folder / 'broker'} to the broker's "
         "(then restart it, or send it SIGHUP)\n"
     )

@@ -43,6 +43,8 @@ _LONGEST_NAME = 64
 """Nobody vouches for the name of a federation before the words do."""
 NEWER_WITHIN_S = 3.0
 """How long one that is enrolled already looks for a newer roster."""
+TRIES = 5
+"""How often the words may be typed at a terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,17 +92,27 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare(place: Place, typed: str | None) -> None:
     """The organiser's words, typed by who heard them; to show them first would only let them be copied."""
-    from veilsum.protocol.errors import ParameterError
-    from veilsum.roles.invitations.words import require_words
     from veilsum.transport.printable import printable
 
     invitation = place.invitation
-    if typed is None:
+    if typed is not None:
+        _require(place, typed)
+    else:
         federation = printable(str(invitation.signed.agreed.get("name")))[:_LONGEST_NAME]
         sys.stderr.write(
             f"{invitation.name} is invited to {federation} as a {invitation.role}.\n"
             "Call the organiser, at a number that you know, and type the twelve words of the invitation: "
         )
+        _ask(place)
+    sys.stdout.write(f"the words are right: {invitation.words}\n")
+
+
+def _ask(place: Place) -> None:
+    """At a terminal a slip of the pen does not mean to begin again."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.invitations.words import WrongWords
+
+    for left in reversed(range(TRIES if sys.stdin.isatty() else 1)):
         sys.stderr.flush()
         typed = sys.stdin.readline()
         if not typed.strip():
@@ -109,13 +121,24 @@ def _compare(place: Place, typed: str | None) -> None:
                     "no words were typed: have the organiser read them to you, and give them here or with --words"
                 ]
             )
+        try:
+            _require(place, typed)
+            break
+        except WrongWords as slip:
+            if not left:
+                raise
+            sys.stderr.write(f"{slip}\nThe twelve words once more: ")
+
+
+def _require(place: Place, typed: str) -> None:
+    from veilsum.roles.invitations.words import require_words
+
     require_words(
         typed,
-        invitation.words,
+        place.invitation.words,
         "the invitation",
         "the file was changed on its way: have the organiser send it another way, and use nothing of this one",
     )
-    sys.stdout.write(f"the words are right: {invitation.words}\n")
 
 
 def _reply(place: Place, args: argparse.Namespace) -> int:
@@ -172,9 +195,10 @@ def _fetch(place: Place, within_s: float, known: bool) -> bool:
     from veilsum.roles.broker.notices import first_notice
     from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
     from veilsum.roles.process.clock import monotonic
-    from veilsum.transport.errors import BrokerRefused
+    from veilsum.transport.errors import BrokerRefused, BrokerUnreachable
 
     told: list[str] = []
+    here = entered(place)
 
     def accept(content: bytes) -> bool | None:
         try:
@@ -187,21 +211,32 @@ def _fetch(place: Place, within_s: float, known: bool) -> bool:
     name, give_up_at = place.invitation.name, monotonic() + within_s
     logins = [place.keys] if known else [place.waiting_login, place.keys]
     if not known:
-        sys.stderr.write(f"waiting until the organiser has enrolled {name}, up to {within_s:g} s\n")
+        sys.stderr.write(
+            f"waiting at the broker {here.config.broker_host}:{here.config.broker_port} until the organiser has "
+            f"enrolled {name}, up to {within_s:g} s\n"
+        )
+        sys.stderr.flush()
     refused: dict[Path, BrokerRefused] = {}
+    nobody: BrokerUnreachable | None = None
+    reached = False
     for login in itertools.cycle(logins):
         left = give_up_at - monotonic()
         if left <= 0:
             break
         try:
-            if asyncio.run(first_notice(entered(place), name, login, accept, min(left, TURN_S))):
+            if asyncio.run(first_notice(here, name, login, accept, min(left, TURN_S))):
                 return True
             refused.clear()
+            reached = True
         except BrokerRefused as refusal:
-            refused[login] = refusal
+            refused[login], reached = refusal, True
+        except BrokerUnreachable as trouble:
+            nobody = trouble
         if len(refused) == len(logins):
             raise _shut_out(refused[login])
     sys.stderr.writelines(told)
+    if nobody is not None and not reached and not known:
+        raise _no_broker(place, str(nobody))
     return known
 
 
@@ -221,10 +256,19 @@ def _not_enrolled(place: Place, waited_s: float) -> Exception:
 
     return ParameterError(
         [
-            f"{place.invitation.name} is not enrolled after {waited_s:g} s, or the broker is not there: send the "
+            f"{place.invitation.name} is not enrolled after {waited_s:g} s, or nobody hosts the federation: send the "
             f"organiser {place.reply_file}, and run this again when they say that they host the federation; or give "
             "the new roster.json with --roster"
         ]
+    )
+
+
+def _no_broker(place: Place, trouble: str) -> Exception:
+    from veilsum.protocol.errors import LocalProtocolError
+
+    return LocalProtocolError(
+        f"{trouble}; send the organiser {place.reply_file}, and run this again when they host the federation (veilsum "
+        "host), or ask them whether your network reaches that address"
     )
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from veilsum.protocol.errors import LocalProtocolError, ProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError, ProtocolError
 from veilsum.protocol.identifiers import shown_number
 from veilsum.roles.learning.contract import FloatVector, LocalUpdate, TrainingFailed, require_float_vector
 from veilsum.roles.learning.defences.guard import Fitter, Guard, Party, PlainFitter, RoundWork
@@ -178,8 +178,13 @@ class TorchLearner:
         except ProtocolError:
             raise
         except (RuntimeError, ValueError, IndexError) as error:
-            problem = f"the model cannot run on these data: {error}"
-            raise LocalProtocolError(f"party {self._party + 1} of {self._parties}: {problem}") from error
+            problem = (
+                f"party {self._party + 1} of {self._parties}: the model cannot run on these data, whose inputs have "
+                f"the shape {self.data.input_shape}: {error}"
+            )
+            raise (
+                ParameterError([problem]) if purpose == "check" else LocalProtocolError(problem)
+            ) from error
 
     def _check_task(self) -> FloatVector:
         """The initial model, after one forward pass that shows that model, data and loss fit together."""

@@ -97,6 +97,35 @@ def test_wrong_words_are_refused_before_anything_is_written(
     assert not (tmp_path / "alice").exists()
 
 
+class TypingPerson(io.StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_at_a_terminal_a_slip_is_told_and_the_words_are_asked_for_again(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = invited(fed)
+    words = read_invitation(path).words
+    typed = TypingPerson(f"{words} more\nqwerty {words.partition(' ')[2]}\n{words}\n")
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.main(["join", str(path), "--folder", str(tmp_path / "alice")]) == 0
+    said = capsys.readouterr().err
+    assert "13 were typed" in said and "qwerty" in said and said.count("once more") == 2
+
+
+def test_who_types_wrong_words_again_and_again_is_refused_in_the_end(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = invited(fed)
+    typed = TypingPerson("qwerty\n" * (join_command.TRIES + 1))
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.main(["join", str(path), "--folder", str(tmp_path / "alice")]) == 2
+    assert typed.read() == "qwerty\n" and not (tmp_path / "alice").exists()
+
+
 def test_one_wrong_word_is_named_by_its_place_and_four_letters_are_enough(fed: Path) -> None:
     words = read_invitation(invited(fed)).words.split()
     require_words(" ".join(word[:4].upper() for word in words), " ".join(words), "it", "stop")
@@ -140,7 +169,7 @@ def test_code_of_the_settings_runs_only_after_the_words(
     place = place_of(path, folder)
     settle(place)
     assert not ran.exists()
-    assert join(path, folder, "", monkeypatch) == 1
+    assert join(path, folder, "", monkeypatch) == 2
     assert ran.exists()
     assert not place.reply_file.exists()
 
@@ -280,9 +309,32 @@ def test_who_is_not_enrolled_yet_is_told_what_to_send(
     path = invited(fed)
     reply = answer(path, tmp_path / "alice")
     monkeypatch.setattr(join_command, "NEWER_WITHIN_S", 0.1)
-    assert join(path, tmp_path / "alice", "", monkeypatch, "--wait", "0.1") == 2
+    assert (
+        join(path, tmp_path / "alice", "", monkeypatch, "--wait", "0.1", "--roster", str(fed / "roster.json"))
+        == 2
+    )
     said = capsys.readouterr().err
     assert str(reply) in said and "--roster" in said
+
+
+def test_who_finds_no_broker_is_told_its_address_and_not_that_nobody_enrolled_it(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = invited(fed)
+    answer(path, tmp_path / "alice")
+    assert join(path, tmp_path / "alice", "", monkeypatch, "--wait", "0.1") == 1
+    said = capsys.readouterr().err
+    assert f"{CONFIG.broker_host}:{CONFIG.broker_port}" in said.splitlines()[-1]
+    assert "not enrolled" not in said
+
+
+def test_who_hosts_before_anybody_is_enrolled_is_told_to_enrol_and_of_no_first_model(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["invite", str(fed)]) == 0
+    assert cli.main(["host", str(fed)]) == 2
+    said = capsys.readouterr().err
+    assert "roster add" in said and "first model" not in said
 
 
 def test_the_password_of_an_invitation_is_in_no_repr(fed: Path) -> None:

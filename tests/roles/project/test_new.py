@@ -104,6 +104,29 @@ def test_every_party_has_rows_of_its_own_and_git_sees_no_secret(tmp_path: Path) 
     }
 
 
+def test_a_study_is_simulated_by_its_folder_and_a_name_of_two_words_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "my study"]) == 0
+    assert "cd 'my study'" in capsys.readouterr().out
+    assert main(["simulate", "my study", "--rounds", "1"]) == 0
+
+
+def test_rows_that_cannot_be_read_make_a_signature_a_wrong_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mystudy"
+    assert main(["new", str(folder)]) == 0
+    (folder / "data/p1/train.csv").write_text("age;ill\n40;no\n")
+    with (folder / "task.py").open("a") as file:
+        file.write("# changed\n")
+    before = (folder / "roster.json").read_bytes()
+    assert main(["roster", "sign", str(folder)]) == 2
+    require_mentions(capsys.readouterr().err, "model", "train.csv")
+    assert (folder / "roster.json").read_bytes() == before
+
+
 def test_a_folder_with_anything_in_it_is_refused_without_advice_to_remove_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

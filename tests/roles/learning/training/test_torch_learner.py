@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tests.support.refusals import refusal
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.learning.contract import FloatVector, Payload, TrainingFailed, apply_update, headline
 from veilsum.roles.learning.datasets.supervised import SupervisedTask
 from veilsum.roles.learning.datasets.vectors import VectorsTask
@@ -275,7 +275,7 @@ def test_a_step_that_overflows_after_a_finite_loss_is_refused_too() -> None:
 
 
 def test_models_and_data_that_do_not_fit_are_refused_when_the_learner_is_made() -> None:
-    with refusal(LocalProtocolError, "party", 1, 5, "model"):
+    with refusal(ParameterError, "party", 1, 5, "model", "shape", "(1,"):
         learner(replace(tiny(), network=lambda: nn.Linear(7, 3)))
     with refusal(LocalProtocolError, "shape", "(batch,"):
         learner(replace(tiny(), network=lambda: nn.Linear(8, 3)))
