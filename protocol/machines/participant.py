@@ -169,8 +169,9 @@ class ParticipantMachine:
             raise Rejection(
                 AbortReason.WRONG_SESSION, "the server asks for a state that our hello does not name"
             )
+        given = self._chain.hand_over(message)
         self._be_patient(now)
-        return self._chain.hand_over(message)
+        return given
 
     def _enter_session(self, message: SessionOpened, now: float) -> list[Event]:
         assert self._greeting is not None

@@ -41,6 +41,8 @@ _PASSWORD_BYTES = 32
 _SALT_BYTES = 12
 _HASH_BYTES = 64
 _ITERATIONS = 1000
+_MOST_ITERATIONS = 10_000
+"""Parties choose the line of their own login; ten million would stop the broker for seconds at every connection."""
 _LINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,95}):\$7\$(\d{1,7})\$([A-Za-z0-9+/=]{4,64})\$([A-Za-z0-9+/=]{88})")
 
 
@@ -82,12 +84,21 @@ def require_login_line(text: str) -> tuple[str, str]:
     """The name in a line, and the line; refuses anything that is no such line, or more than one."""
     line = text.strip()
     match = _LINE.fullmatch(line)
-    if match is None:
+    if match is None or not _can_be_checked(match):
         raise LocalProtocolError(
             f"{line[:20]!r}... is no login line (name:$7$iterations$salt$hash): send the file {LOGIN_FILE} "
             "of the key folder"
         )
     return match[1], line
+
+
+def _can_be_checked(match: re.Match[str]) -> bool:
+    """Whether a broker can check a password against the line, and soon."""
+    try:
+        salt, digest = (base64.b64decode(text, validate=True) for text in (match[3], match[4]))
+    except ValueError:
+        return False
+    return 0 < int(match[2]) <= _MOST_ITERATIONS and len(digest) == _HASH_BYTES and len(salt) > 0
 
 
 def with_login(line: str, login: str) -> str:

@@ -87,9 +87,9 @@ def invite(
     for name in chosen:
         password, logins[name] = new_login(name)
         invitation = _invitation(folder, config, signed, organiser, PartyId(name), password, days)
-        path, _ = _records(folder, name)
+        path, content = _records(folder, name)[0], invitation.encode()
         forget_invitation(folder, name)
-        replace_private_file(path, invitation.encode())
+        replace_private_file(path, content)
         sent.append(Sent(path, invitation))
     if NOTICES not in logins:
         logins[NOTICES] = _notices_login(folder)

@@ -9,7 +9,8 @@ from typing import Any
 
 from veilsum.protocol.errors import ParameterError
 
-LARGEST = 256 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file: a stranger's JSON takes many times as much memory while it is read."""
 
 
 class BadFile(ParameterError):
@@ -44,7 +45,14 @@ def read_object(
 
 
 def encode_object(format_name: str, version: int, fields: dict[str, Any]) -> bytes:
-    return json.dumps({"format": format_name, "format_version": version, **fields}, indent=2).encode() + b"\n"
+    content = (
+        json.dumps({"format": format_name, "format_version": version, **fields}, indent=2).encode() + b"\n"
+    )
+    if len(content) > LARGEST:
+        raise ParameterError(
+            [f"a {format_name} would have {len(content)} bytes, more than {LARGEST}: shorten the code"]
+        )
+    return content
 
 
 def format_of(path: Path) -> object:

@@ -20,6 +20,7 @@ from veilsum.roles.monitor.history import metric_words
 from veilsum.roles.monitor.status import Status, open_status
 from veilsum.transport.base import Datagram, StatusSource
 from veilsum.transport.foreign import Defect, ForeignReader
+from veilsum.transport.printable import printable
 
 
 def _tell_nobody(defect: Defect) -> None:
@@ -99,7 +100,7 @@ def newest_measured(board: Board) -> Status | None:
 def _measured(board: Board) -> Iterator[str]:
     newest = newest_measured(board)
     if newest is not None:
-        yield f"after round {newest.measured}: {metric_words(newest.metrics)}"
+        yield f"after round {newest.measured}: {printable(metric_words(newest.metrics))}"
 
 
 def _row(name: str, status: Status | None, late: str) -> tuple[str, ...]:

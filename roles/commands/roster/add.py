@@ -5,8 +5,9 @@ broker-login and first-model.json beside it, or the folder with these. Several a
 The name must be among the parties in federation.toml; a new one is added there first. All must begin with the same
 model.
 
-Compare the words that this command prints with each party on the telephone (or the fingerprint): whoever stole an
-invitation could have sent keys of his own. If they differ: veilsum roster evict, then veilsum invite --again.
+Compare the words that this command prints with each party on the telephone (or the fingerprint), before the roster is
+handed out: whoever stole an invitation could have sent keys of his own, and enrolled keys take part. If they differ:
+veilsum roster evict, then veilsum invite --again.
 
 examples:
   veilsum roster add fed alice.enrolment bob.enrolment carol.enrolment

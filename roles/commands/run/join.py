@@ -74,8 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from veilsum.protocol.errors import ParameterError
     from veilsum.roles.invitations.invitation_file import read_invitation
     from veilsum.roles.invitations.joining import Place
+
+    if not args.wait >= 0:
+        raise ParameterError([f"--wait {args.wait:g} is no time to wait: give seconds, 0 or more"])
 
     invitation = read_invitation(args.invitation)
     place = Place(args.folder or args.invitation.parent / invitation.name, invitation)

@@ -339,7 +339,10 @@ def test_lines_that_mosquitto_wrote_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "alice", "alice:plain", f"{MOSQUITTO_LINE}\nmallory:$7$", "a b:$7$1$AAAA$" + "A" * 88]
+    "text",
+    ["", "alice", "alice:plain", f"{MOSQUITTO_LINE}\nmallory:$7$", "a b:$7$1$AAAA$" + "A" * 88]
+    + [MOSQUITTO_LINE.replace("$101$", f"${count}$") for count in (0, 9_999_999)]
+    + [MOSQUITTO_LINE.replace("hF3OPBdqLD9YFF3+", salt) for salt in ("A===", "====")],
 )
 def test_what_is_no_login_line_never_reaches_the_password_file(text: str) -> None:
     with refusal(LocalProtocolError, "login", "name:$7$iterations$salt$hash", LOGIN_FILE):

@@ -29,7 +29,7 @@ from veilsum.roles.federation.signed_roster import (
     sign_roster,
     write_roster,
 )
-from veilsum.roles.invitations import inviting, joining
+from veilsum.roles.invitations import inviting, joining, json_file
 from veilsum.roles.invitations.invitation_file import InvitationFile, read_invitation
 from veilsum.roles.invitations.inviting import enrol, invite
 from veilsum.roles.invitations.joining import entered, is_enrolled, settle, take_roster
@@ -254,6 +254,19 @@ def test_what_nobody_vouches_for_steers_no_terminal(
     assert not {"\x1b", "\r"} & set(said)
 
 
+def test_an_invitation_that_nobody_could_read_is_not_written(
+    fed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = invited(fed)
+    before = path.read_bytes()
+    monkeypatch.setattr(json_file, "LARGEST", 100)
+    with refusal(ParameterError, "100"):
+        json_file.encode_object("x", 1, {"code": "c" * 100})
+    with refusal(ParameterError, "100"):
+        invite(fed, fed / "organiser", ["alice"], days=1, again=True)
+    assert path.read_bytes() == before
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(
     fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +322,8 @@ def test_who_is_not_enrolled_yet_is_told_what_to_send(
     path = invited(fed)
     reply = answer(path, tmp_path / "alice")
     monkeypatch.setattr(join_command, "NEWER_WITHIN_S", 0.1)
+    assert join(path, tmp_path / "alice", "", monkeypatch, "--wait", "nan") == 2
+    assert "--wait" in capsys.readouterr().err
     assert (
         join(path, tmp_path / "alice", "", monkeypatch, "--wait", "0.1", "--roster", str(fed / "roster.json"))
         == 2

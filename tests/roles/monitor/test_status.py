@@ -132,6 +132,7 @@ def test_a_members_terminal_escapes_do_not_reach_the_table_of_statuses(tmp_path:
     loaded = make_federation(tmp_path / "fed", "plain", 2)
     me = load_identity(loaded.key_folder("p1"))
     evil = replace(STATUS, party="p1", phase="\x1b[2J\x1b]0;owned\x07\u202e\n", late=("\x1b[31m",))
+    evil = replace(evil, measured=1, metrics={"a\nserver  3/3\x1b[1A": 0.5})
     board = Board()
     for data in (sign_status(me, loaded.federation_id, evil), b'{"status": "\\ud800", "signature": ""}'):
         board.hear(loaded, Datagram("p1", data))
@@ -139,6 +140,7 @@ def test_a_members_terminal_escapes_do_not_reach_the_table_of_statuses(tmp_path:
     shown = describe(loaded, board)
     assert all(line.isprintable() for line in shown.split("\n"))
     assert r"\x1b[2J" in shown
+    assert r"a\nserver  3/3\x1b[1A 0.5" in shown
     assert "1 statuses did not verify" in shown
 
 

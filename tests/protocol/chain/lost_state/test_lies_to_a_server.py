@@ -20,7 +20,7 @@ from tests.protocol.chain.lost_state.test_lost_state import (
 )
 from tests.support.tables.lying_table import participant, refuses, until
 from veilsum.protocol.chain.asking import StateGiven, StateWanted
-from veilsum.protocol.errors import AbortReason
+from veilsum.protocol.errors import AbortReason, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.session import Hello, SessionOpened
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -145,6 +145,11 @@ def test_a_party_gives_a_state_that_it_holds_once_to_the_server_alone_and_while_
     table.deliver(table.inject(SERVER, "p0", wanted))
     assert given_by(table) == ["p0"]
     refuses(table, "p0", SERVER, wanted, REASON.REPLAY)
+    patient_until = participant(table, "p0").next_deadline()
+    assert patient_until is not None
+    with pytest.raises(RemoteProtocolError):
+        participant(table, "p0").receive(SERVER, wanted, patient_until - 0.001)
+    assert participant(table, "p0").next_deadline() == patient_until
     until(table, SessionOpened, "p0")
     table.deliver(until(table, SessionOpened, "p0"))
     refuses(table, "p0", SERVER, wanted, REASON.UNEXPECTED_MESSAGE)
