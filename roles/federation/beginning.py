@@ -46,7 +46,7 @@ _TENSOR = "model"
 
 
 def first_model_of(config: FederationConfig, file: Path, data: Path | None, init: Path | None) -> Model:
-    """The model of round 0: the given one, or what task and seed make of it, in a process that may load torch."""
+    """The first model: the given one, or what task and seed make of it, in a process that may load torch."""
     if init is not None:
         from veilsum.roles.learning.model_files import load_model
 

@@ -72,7 +72,7 @@ class RosterRefused(ParameterError):
 class SignedRoster:
     """A roster with the settings it was signed for; `evicted` maps a name to the version that dropped it.
 
-    `first_model` is what the enrolled parties state about the model of round 0, as soon as they do.
+    `first_model` is what the enrolled parties state about the first model, as soon as they do.
     """
 
     roster: Roster

@@ -70,7 +70,7 @@ class Learner(Protocol):
     """One party's local work; every method is a pure function of its arguments and of the constructor's."""
 
     def initial_model(self) -> FloatVector:
-        """The model of round 0: the same bytes at every party built from the same seed."""
+        """The first model: the same bytes at every party built from the same seed."""
 
     def train(self, model: FloatVector, round: int) -> LocalUpdate:
         """Work on the party's data, starting from `model`; the same arguments give the same bytes."""

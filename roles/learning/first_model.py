@@ -1,4 +1,4 @@
-"""The model of round 0 for a process that must not load torch: run as a program, it writes the model and ends.
+"""The first model for a process that must not load torch: run as a program, it writes the model and ends.
 
     python -m veilsum.roles.learning.first_model FEDERATION.toml OUT SIGNED [DATA]
 

@@ -192,9 +192,9 @@ def first_length(context: RoleContext, model: Model | None) -> int:
 
 
 def initial_model(context: RoleContext, learner: Learner | None) -> Model | None:
-    """The model of round 0: the given one, the learner's, or for a server that holds models the one in its file.
+    """The first model: the given one, the learner's, or for a server that holds models the one in its file.
 
-    None for a server that was given none, where it holds none or is given the one that the parties signed by them.
+    None for a server that was given none: its scheme keeps models from it, or a party gives it the one that all signed.
     """
     options, loaded = context.options, context.loaded
     if learner is None and options.init is None:

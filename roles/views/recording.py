@@ -105,7 +105,7 @@ class ViewRecording(ViewRecorder):
 def begin_recording(
     context: RoleContext, rules: MachineRules, learner: Learner | None, first: Model | None, log: RoleLog
 ) -> ViewRecording | None:
-    """The recording that the command line asks for, if it does; `first` is the model of round 0 where it is at hand."""
+    """The recording that the command line asks for, if it does; `first` is the first model where it is at hand."""
     path = context.options.record_view
     if path is None:
         return None
