@@ -171,6 +171,11 @@ class FederationValues:
             return False
 
     @property
+    def measures_own_tests(self) -> bool:
+        """Whether each party measures the common model on test samples of its own, and on no others."""
+        return self.split == "own" and not self.perturbs
+
+    @property
     def weight_limit(self) -> int:
         """The most samples one party may hold: `max_weight`, or a default that fits most data sets."""
         return DEFAULT_MAX_WEIGHT if self.max_weight is None else self.max_weight

@@ -69,6 +69,11 @@ class LiveView:
 
     def _say(self, party: str, what: str, fact: Mapping[str, Any]) -> None:
         text = _line(what, fact, self._config.rounds, self._history)
+        if what == "measured" and self._config.measures_own_tests:
+            one = self._history.rounds[fact["round"]]
+            if len(one.measured) < len(one.members or self._config.parties):
+                return
+            party, text = "all", f"{text}, mean of the parties, each on its own test samples"
         if what == "warning":
             if text in self._warned:
                 return
@@ -191,6 +196,10 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
     ]
     if figures["metric"] is not None:
         lines.append(f"final test {figures['metric_name']} {figures['metric']:.4f}")
+        if outcome.loaded.config.measures_own_tests:
+            lines.append(
+                "metric        of a round: mean of the parties' own test sets; final: on all of them"
+            )
     if figures["model_sha256"]:
         lines.append(f"model         sha256 {figures['model_sha256'][:16]}")
     lines.append(

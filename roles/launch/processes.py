@@ -187,7 +187,7 @@ class Launch:
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
         if name != SERVER or self.loaded.config.perturbs:
-            arguments += ["--measure", "turns"]
+            arguments += ["--measure", "always" if self.loaded.config.measures_own_tests else "turns"]
         if self.views is not None:
             arguments += ["--record-view", str(self.views / f"{name}.view")]
         await self._start(name, arguments)

@@ -46,7 +46,8 @@ class RoundSoFar:
     committed_at: str = ""
     model_sha256: str = ""
     losses: dict[str, float] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Party -> how good it found the model of this round."""
     traffic: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Party -> bytes sent and received in this round."""
     told_loss: float | None = None
@@ -63,6 +64,14 @@ class RoundSoFar:
             return self.told_loss
         told = [loss for name, loss in self.losses.items() if not self.members or name in self.members]
         return sum(told) / len(told) if told else None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The mean of what was measured: of one model, on one test set or on the parties' own ones."""
+        told = list(self.measured.values())
+        names = dict.fromkeys(name for metrics in told for name in metrics)
+        found = {name: [metrics[name] for metrics in told if name in metrics] for name in names}
+        return {name: sum(values) / len(values) for name, values in found.items()}
 
     def mean_traffic(self) -> tuple[float, float] | None:
         """Bytes that one party sent and received on average."""
@@ -173,7 +182,8 @@ class RunHistory:
         one, metrics = self._round(fact), fact.get("metrics")
         if one is not None and isinstance(metrics, dict):
             told = {_text(name): _number(value) for name, value in list(metrics.items())[:20]}
-            one.metrics = {name: value for name, value in told.items() if value is not None} or one.metrics
+            if known := {name: value for name, value in told.items() if value is not None}:
+                one.measured[party.name] = known
             one.model_sha256 = one.model_sha256 or _text(fact.get("model_sha256"))
 
     def _take_traffic(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:

@@ -150,6 +150,11 @@ def _metric_name(seen: Seen) -> str:
     return "" if measured is None else printable(next(iter(measured[1]), ""))
 
 
+def _tested(seen: Seen) -> str:
+    """On what the model was measured."""
+    return "parties' own test sets" if seen.loaded.config.measures_own_tests else "test set"
+
+
 def _tiles(seen: Seen, late: dict[str, str], seconds: Mapping[int, float]) -> Iterator[tuple[str, str, str]]:
     """What is to be seen at once: its name, its figure, and what stands below."""
     rounds, measured = seen.rounds, _newest_metrics(seen)
@@ -157,7 +162,11 @@ def _tiles(seen: Seen, late: dict[str, str], seconds: Mapping[int, float]) -> It
     if measured is not None:
         best = headline(measured[1])
         if best is not None:
-            yield printable(best[0]), f"{best[1]:.4f}", f"common model, test set, after round {measured[0]}"
+            yield (
+                printable(best[0]),
+                f"{best[1]:.4f}",
+                f"common model, {_tested(seen)}, after round {measured[0]}",
+            )
     losses = [one for one in rounds if one.loss is not None]
     if losses and losses[-1].loss is not None:
         yield "training loss", f"{losses[-1].loss:.4f}", f"mean over parties, round {losses[-1].number}"
@@ -252,10 +261,10 @@ def _charts(seen: Seen) -> list[Chart]:
     name = _metric_name(seen)
     measured = tuple((one.number, one.metrics[name]) for one in rounds if name in one.metrics)
     if measured:
-        drawn.append(_curve(f"{name} on the test set", name, ((name, measured),)))
+        drawn.append(_curve(f"{name} on the {_tested(seen)}", name, ((name, measured),)))
     trained = tuple((one.number, one.loss) for one in rounds if one.loss is not None)
     tested = tuple((one.number, one.metrics["loss"]) for one in rounds if "loss" in one.metrics)
-    losses = (("training, mean over parties", trained), ("test set", tested))
+    losses = (("training, mean over parties", trained), (_tested(seen), tested))
     if trained or tested:
         drawn.append(_curve("Loss", "loss", tuple(one for one in losses if one[1])))
     traffic = [(one.number, one.mean_traffic()) for one in rounds]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from tests.support.federations import make_federation
 from tests.support.refusals import require_mentions
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.launch.children import Child
-from veilsum.roles.launch.display import describe, figures_of
+from veilsum.roles.launch.display import LiveView, describe, figures_of
 from veilsum.roles.launch.nursery import Forked
 from veilsum.roles.launch.outcome import Outcome
 
@@ -164,3 +166,22 @@ def test_a_refused_start_has_the_exit_code_of_who_refused(
     assert summary(ended)[-1] == "no round was begun: p2: no key"
     server = outcome(fed, child("server", code, refusal), *(finished(name) for name in ("p1", "p2", "p3")))
     assert server.exit_code == exit_code
+
+
+def test_parties_with_test_sets_of_their_own_are_shown_by_their_mean_once_all_have_measured(
+    fed: LoadedFederation,
+) -> None:
+    own = replace(fed, config=replace(fed.config, split="own"))
+    found = {"p1": 0.5, "p2": 0.75, "p3": 1.0}
+    stream = io.StringIO()
+    view = LiveView(own.config, stream)
+    view.on_fact(committed(10, 1) | {"party": "server"})
+    before = stream.getvalue()
+    told = {name: fact(11, "measured", round=1, metrics={"accuracy": one}) for name, one in found.items()}
+    for name, one in told.items():
+        view.on_fact(one | {"party": name})
+    (said,) = stream.getvalue().removeprefix(before).splitlines()
+    require_mentions(said, "all", "0.7500", "own")
+    children = [child(name, 0, one) for name, one in told.items()]
+    ended = outcome(own, child("server", 0, committed(10, 1)), *children)
+    assert figures_of(ended, None, {})["rounds"][0]["metrics"] == {"accuracy": 0.75}

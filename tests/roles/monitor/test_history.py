@@ -65,6 +65,13 @@ def test_a_round_has_the_mean_loss_of_its_members_and_the_metrics_of_its_model()
     assert (history.state, history.wanted) == (RunState.RUNNING, 3)
 
 
+def test_a_model_that_several_parties_measure_has_the_mean_of_what_they_found() -> None:
+    history = told(server=[STARTED, a_round(1)])
+    for party, accuracy in (("p1", 0.5), ("p2", 1.0), ("p1", 0.25)):
+        history.take({"fact": "measured", "round": 1, "metrics": {"accuracy": accuracy}}, party)
+    assert history.committed()[0].metrics == {"accuracy": 0.625}
+
+
 def test_a_loss_that_the_scheme_finds_out_is_the_loss() -> None:
     history = told(
         p1=[{"fact": "trained", "round": 1, "loss": 2.0}], server=[STARTED, a_round(1) | {"loss": 0.25}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -95,6 +96,20 @@ def test_a_page_reads_the_time_of_each_round_once(
     assert [one["seconds"] for one in facts["rounds"]][-1] == "–"
     assert "–" not in [one["seconds"] for one in facts["rounds"]][:-1]
     assert len(read) <= 40 + 2
+
+
+def test_where_parties_have_test_sets_of_their_own_the_page_says_so_and_shows_their_mean(
+    loaded: LoadedFederation, tmp_path: Path
+) -> None:
+    run = ToldRun(tmp_path)
+    run.start()
+    run.commit()
+    run.say("p2", "measured", round=1, metrics={"accuracy": 1.0}, model_sha256="ab" * 32)
+    own = replace(loaded, config=replace(loaded.config, split="own"))
+    facts = facts_of(seen_of(own, run))
+    assert facts["rounds"][0]["metric"] == "0.7500"
+    assert "own" in facts["charts"][0].heading
+    assert "own" not in facts_of(seen_of(loaded, run))["charts"][0].heading
 
 
 def test_before_anything_is_told_the_page_says_so(loaded: LoadedFederation, tmp_path: Path) -> None:
