@@ -25,6 +25,15 @@ TakeStep: TypeAlias = Callable[[Model, bytes, NDArray[np.float64], int], tuple[M
 """The next model and memory, from those of a position, the mean of its payloads and its number; pure, and heavy."""
 
 
+OTHER_MODEL = "whoever has the wrong one is started with --fresh, and is given that of the others"
+"""What to do about a party whose state is not that of the others."""
+
+
+def shown_hash(state_hash: bytes) -> str:
+    """As much of a hash as people compare."""
+    return state_hash.hex()[:8] or "one that it does not name"
+
+
 def hash_model(model: Model) -> bytes:
     """SHA-256 over a model's bytes, behind a tag and its length."""
     digest = hashlib.sha256(length_prefixed(domain_tag("model")) + len(model).to_bytes(8, "big"))

@@ -16,13 +16,13 @@ from veilsum.protocol.chain.hellos import HelloRecord, proven_release, statement
 from veilsum.protocol.chain.keeper import ChainKeeper
 from veilsum.protocol.chain.member import ChainMember, ChainTerms, GivenState
 from veilsum.protocol.chain.record import ChainPoint, ChainRecord
-from veilsum.protocol.chain.state import ChainState, hash_model
+from veilsum.protocol.chain.state import OTHER_MODEL, ChainState, hash_model, shown_hash
 from veilsum.protocol.chain.statements import EnteredAttempt, PositionRules, voters_rule
 from veilsum.protocol.chain.votes import Certificate, SupportedBallot
-from veilsum.protocol.errors import AbortReason, Rejection
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
 from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.attempt import Failed, SumRules, failure_of
-from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted, Send
+from veilsum.protocol.machines.events import Event, ModelTaken, RoundCommitted, Send, Warned
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme
@@ -32,11 +32,12 @@ from veilsum.protocol.machines.session import (
     RoundOpened,
     Session,
     SessionOpened,
+    Withdrawn,
     require_model_shape,
     require_no_model,
 )
 from veilsum.protocol.numbers.model import Model
-from veilsum.protocol.wire.messages import Stamp
+from veilsum.protocol.wire.messages import Message, Stamp
 
 
 def chain_terms(scheme: Scheme, rules: MachineRules) -> ChainTerms:
@@ -139,6 +140,16 @@ class ParticipantOnChain(SumRules):
             self._member.require_state(stamp.model_hash)
             return []
         return self._adopt(opened, self._member.ahead)
+
+    def objection(self, message: Message, refused: RemoteProtocolError) -> list[Event]:
+        """A server that names another state than ours hears which is ours, and our operator what to do."""
+        stamp = message.stamp
+        differs = refused.reason is AbortReason.WRONG_MODEL and stamp.round == self.record.position
+        if not isinstance(message, RoundOpened) or not differs or not self._server_gives:
+            return []
+        ours, theirs = shown_hash(self.state.hash), shown_hash(stamp.model_hash)
+        told = f"another model: {self._me} holds {ours} at position {stamp.round}, the server {theirs}; {OTHER_MODEL}"
+        return [Warned(told), Send(SERVER, Withdrawn(stamp, told))]
 
     def _require_judged(self, position: int) -> None:
         """Refuse a round at another position than the one that the session was judged for."""

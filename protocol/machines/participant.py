@@ -129,6 +129,11 @@ class ParticipantMachine:
         except Rejection as rejection:
             raise rejection.blamed_on(sender) from rejection
 
+    def objection(self, message: Message, refused: RemoteProtocolError) -> list[Event]:
+        """What we say of a refusal to a server that would wait for us in vain; nothing of ours changes."""
+        in_session = self.session is not None and message.stamp.session == self.session.id
+        return self._chain.objection(message, refused) if self._chain is not None and in_session else []
+
     def _receive_from_server(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         if sender != SERVER:
             raise Rejection(AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} comes from the server")
@@ -166,9 +171,7 @@ class ParticipantMachine:
     def _hand_over(self, message: StateWanted, now: float) -> list[Event]:
         assert self._greeting is not None
         if self._chain is None or message.invitation != self._greeting.terms.invitation:
-            raise Rejection(
-                AbortReason.WRONG_SESSION, "the server asks for a state that our hello does not name"
-            )
+            raise Rejection(AbortReason.WRONG_SESSION, "the server asks for a state that our hello names not")
         given = self._chain.hand_over(message)
         self._be_patient(now)
         return given
@@ -235,9 +238,7 @@ class ParticipantMachine:
         if not self._is_passed_on:
             self.record.require_repeatable(stamp.round, self.session.members)
         if self._chain is None and not self._scheme.server_holds_model and stamp.round != self.rounds_done:
-            raise Rejection(
-                AbortReason.WRONG_ROUND, f"{shown} begins, our model has {self.rounds_done} rounds"
-            )
+            raise Rejection(AbortReason.WRONG_ROUND, f"{shown} begins, we did {self.rounds_done} rounds")
 
     def _context(self, stamp: Stamp) -> ParticipantContext:
         assert self.session is not None
@@ -289,9 +290,8 @@ class ParticipantMachine:
     def _require_in_attempt(self, sender: PartyId, message: Message) -> AttemptMachine:
         machine = self._machine
         if machine is None:
-            raise Rejection(
-                AbortReason.UNEXPECTED_MESSAGE, f"{type(message).__name__} while {self.phase.value}"
-            )
+            detail = f"{type(message).__name__} while {self.phase.value}"
+            raise Rejection(AbortReason.UNEXPECTED_MESSAGE, detail)
         require_same_attempt(sender, message.stamp, machine.stamp)
         if sender != SERVER and (self.session is None or sender not in self.session.hellos):
             raise Rejection(AbortReason.UNKNOWN_PARTY, "not in this session")

@@ -21,7 +21,7 @@ import numpy as np
 from veilsum.protocol.agreed.parameters import Parameters
 from veilsum.protocol.chain.asking import StateGiven, StateSearch, StateWanted
 from veilsum.protocol.chain.hellos import HelloRecord
-from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.state import OTHER_MODEL, ChainState
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.attempt import Dispute, Failed, reason_from_text
@@ -33,13 +33,14 @@ from veilsum.protocol.machines.events import (
     PartyNamed,
     RunFailed,
     Send,
+    SessionBegan,
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain
 from veilsum.protocol.machines.participation import ParticipationRecord
 from veilsum.protocol.machines.rules import SILENCES, MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme
-from veilsum.protocol.machines.session import Farewell, require_model_shape
+from veilsum.protocol.machines.session import Farewell, Session, require_model_shape
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Stamp
 
@@ -50,6 +51,11 @@ _PATIENT_OPENINGS = 3
 SILENT_SERVER = (
     "silent for too long; if the run is over, the server and the others started once more with --resume give this "
     "party what it missed"
+)
+
+CAME_EMPTY = (
+    "comes without any round of this run, and is given the newest model; if it took part before, its state folder is "
+    "lost: it is to be started with --fresh, and has no vote until a round that it took part in is committed"
 )
 
 
@@ -126,7 +132,10 @@ class DoneWithout:
         for name in self._disputing():
             seen = {pair[0]: reason for pair, reason in self._falsified.items() if pair[1] == name}
             if len(seen) > self._may_lie:
-                detail = f"falsified what it owed {', '.join(sorted(seen)[:10])}"
+                told = ", ".join(sorted(seen)[:10])
+                detail = f"falsified what it owed {told}"
+                if set(seen.values()) == {AbortReason.WRONG_MODEL}:
+                    detail = f"holds another model than {told}; {OTHER_MODEL}"
                 found.append(PartyNamed(name, min(seen.values(), key=lambda one: one.name), detail))
         return tuple(found)
 
@@ -149,6 +158,7 @@ class Guests:
         self.named: dict[PartyId, PartyNamed] = {}
         self._passed: dict[PartyId, tuple[int, int]] = {}
         self._told_of: dict[PartyId, int] = {}
+        self._came_empty: set[PartyId] = set()
 
     def let_pass(self, names: Collection[PartyId], round_number: int) -> frozenset[PartyId]:
         """These knocked, and an opening ended without them; returns those for whom no other is begun right away.
@@ -198,6 +208,15 @@ class Guests:
             why = "its sum may be open already, and only those who took part in it may repeat it"
         shown = f"round {shown_number(round_number)}"
         return [Warned(f"{name} is left out of {shown}: {why}; it is let in again when {shown} is committed")]
+
+    def begun(self, session: Session, behind: frozenset[PartyId]) -> list[Event]:
+        """That a session begins, and who comes with nothing of what there is: whoever looks after it should know."""
+        empty = {name for name in behind if session.positions[name] == 0} - self._came_empty
+        self._came_empty |= empty
+        return [
+            SessionBegan(session.id, session.members),
+            *(Warned(f"{name} {CAME_EMPTY}") for name in sorted(empty)),
+        ]
 
     def dismissal(self, name: PartyId, round_number: int) -> Farewell | None:
         """What a party hears that lied and was named: the run goes on without it, unless an open sum needs it."""
@@ -297,6 +316,7 @@ class Parting:
         self._chain = chain
         self._model: Model | None = None
         self._withdrawn: tuple[int, dict[PartyId, str]] = (-1, {})
+        self._divided: tuple[int, Failed] | None = None
 
     def hear_withdrawal(self, party: PartyId, reason: str, round_number: int) -> Warned:
         """Keep who left a round and why, in words of its own: if the round comes to nothing, that is the cause."""
@@ -304,11 +324,21 @@ class Parting:
         self._withdrawn = round_number, {**known, party: reason}
         return Warned(f"{party} withdrew: {reason}")
 
+    def hear_failure(self, failed: Failed, round_number: int) -> None:
+        """Keep that parties had different models: whom the server goes without over it is missing later."""
+        if failed.reason is AbortReason.WRONG_MODEL:
+            self._divided = round_number, failed
+
     def explained(self, failed: Failed, round_number: int) -> Failed:
-        """What came first: our own lost connection, or that parties withdrew from the round."""
+        """What came first: our own lost connection, another model, or that parties withdrew from the round."""
         explained = self._parts.explained(failed)
         of_round, withdrawn = self._withdrawn
-        if explained is not failed or failed.reason not in SILENCES or of_round != round_number:
+        if explained is not failed or failed.reason not in SILENCES:
+            return explained
+        if self._divided is not None and self._divided[0] == round_number:
+            cause = self._divided[1]
+            return replace(cause, detail=f"{cause.detail}; then: {failed.reason.value}: {failed.detail}")
+        if of_round != round_number:
             return explained
         by_reason: dict[str, list[PartyId]] = {}
         for party, reason in withdrawn.items():

@@ -36,7 +36,6 @@ from veilsum.protocol.machines.events import (
     RunFailed,
     RunFinished,
     Send,
-    SessionBegan,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain, hash_held, votes_not_shown
 from veilsum.protocol.machines.parting import DoneWithout, Guests, LostState, Parting
@@ -255,7 +254,7 @@ class ServerMachine:
         self._knocking -= self._expected
         self._lost = set()
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
-        events: list[Event] = [SessionBegan(self.session.id, self.session.members)]
+        events = self._guests.begun(self.session, self._behind)
         events += [Send(name, opened) for name, opened in self.session.openings(stamp)]
         if (setup := self._scheme.server_setup(self._context(self.session))) is None:
             return events + self._begin_round(trigger, now)
@@ -360,6 +359,7 @@ class ServerMachine:
         assert self.session is not None
         stamp = Stamp(self.session.id, self.rounds_done, self.attempt)
         self._without.learn(failed, self.session.members)
+        self._parting.hear_failure(failed, self.rounds_done)
         if self._chain is not None and self.session.supported is not None:
             self._chain.note_in_vain()
         named = (*failed.named, *self._without.named)

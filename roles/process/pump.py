@@ -23,6 +23,7 @@ from typing import TypeAlias
 from veilsum.protocol.errors import RemoteProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, TrainingRequested, WorkRequested
+from veilsum.protocol.machines.participant import ParticipantMachine
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.process.envelopes import grouped_sends
 from veilsum.roles.process.machines import Machine
@@ -80,8 +81,13 @@ class Pump:
             events = self.machine.receive(sender, message, now)
         except RemoteProtocolError as error:
             yield Refused(sender, message, error)
+            yield from self._object(message, error)
             return
         yield from self.drain(events)
+
+    def _object(self, message: Message, error: RemoteProtocolError) -> Iterator[Action]:
+        if isinstance(self.machine, ParticipantMachine):
+            yield from self.drain(self.machine.objection(message, error))
 
     def take(self, step: Step, now: float) -> Iterator[Action]:
         """Feed anything else: the start, a deadline, the result of a job."""

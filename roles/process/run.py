@@ -41,7 +41,14 @@ from veilsum.roles.monitor.outages import Outages
 from veilsum.roles.monitor.status import MOST_LATE, Status, pause_after, sign_status
 from veilsum.roles.monitor.takeover import taken_over
 from veilsum.roles.process.channels import IdentityLines
-from veilsum.roles.process.checkpoint import CheckpointError, NothingReadable, StateFolder
+from veilsum.roles.process.checkpoint import (
+    GIVEN_BACK,
+    NO_VOTE,
+    NOTHING_TO_RESUME,
+    CheckpointError,
+    NothingReadable,
+    StateFolder,
+)
 from veilsum.roles.process.clock import date, monotonic
 from veilsum.roles.process.context import (
     RoleContext,
@@ -75,13 +82,6 @@ THREADS = 4
 THREAD_NAMES = "veilsum-work"
 JOIN_S = 0.5
 LONGEST_LINGER_S = 20.0
-
-NO_VOTE = (
-    "what this party did in the run before is forgotten: it takes the state of the others over, and has no vote until "
-    "a round that it took part in is committed; if all begin anew, the organiser signs another chain first (veilsum "
-    "roster sign --new-chain)"
-)
-GIVEN_BACK = "no checkpoint is readable; the parties prove how far the run is, and give back what the server is to hold"
 
 
 class Stopped(Exception):
@@ -160,6 +160,8 @@ def _saved_state(
     """What the party has on disk; None where it begins, or where others will give it all that it needs."""
     options = context.options
     if not checkpoints.exists() or options.fresh:
+        if options.resume and context.name != SERVER:
+            log.say("warning", text=f"{checkpoints.folder}: {NOTHING_TO_RESUME}")
         return None
     if not options.resume:
         raise ParameterError(

@@ -21,7 +21,7 @@ LONGEST_ABSENCE_S = 2.5
 LONGEST_WAIT_S = 30.0
 ALL_AT_ONCE = 0.15
 """How often the power goes for everyone, the broker included."""
-ENDS_WITHIN_S = 240.0
+ENDS_WITHIN_S = 900.0
 MOST_RESUMPTIONS = 3
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection
 import numpy as np
 
 from veilsum.protocol.chain.record import ChainRecord
-from veilsum.protocol.chain.state import ChainState
+from veilsum.protocol.chain.state import OTHER_MODEL, ChainState, shown_hash
 from veilsum.protocol.chain.votes import Ballot, Certificate, Vote, VoteCount, require_certificate
 from veilsum.protocol.crypto.boxes import open_box, seal_box
 from veilsum.protocol.crypto.kdf import Purpose
@@ -48,6 +48,7 @@ class CommonState:
         self._position = context.stamp.round
         self._votes: dict[bytes, VoteCount] = {}
         self._held: dict[PartyId, ModelHeld] = {}
+        self._hashes: dict[PartyId, bytes] = {}
         anchored = context.roster.anchor is not None and context.roster.anchor.position == self._position
         self._certified = self._record.sealed_certificate if self.up_to_date and not anchored else None
         self._voted = self._own_vote()
@@ -107,6 +108,7 @@ class CommonState:
         """Take in what another peer holds, or raise and change nothing."""
         if sender == self._context.name:
             self._held[sender] = held
+            self._hashes[sender] = self.held.hash if self.held is not None else b""
             return
         plain = open_box(peers_box_key(self.group, self._stamp, sender, "proof"), held.proof, b"")
         proof = decode_message(kind_of(ChainProof), self._stamp, plain)
@@ -114,8 +116,10 @@ class CommonState:
         if proof.certificate is not None:
             self._require_ours(proof.certificate)
             self._certified = self._certified or proof.certificate
+            self._hashes[sender] = proof.certificate.ballot.after
         elif proof.vote is not None:
             self._count(sender, proof.vote)
+            self._hashes[sender] = proof.vote.ballot.after
         self._held[sender] = held
         self._settle_own()
 
@@ -157,6 +161,15 @@ class CommonState:
         """Peers that hold another state than the certified one."""
         holding = self._holding()
         return () if holding is None else tuple(sorted(self._held.keys() - holding))
+
+    def in_words(self) -> str:
+        """Who holds which other state, for our own log: the server must not see hashes. Nothing, where nobody does."""
+        others, expected = self.disagreeing(), self._certified_hash
+        if not others or expected is None:
+            return ""
+        told = ", ".join(f"{name} {shown_hash(self._hashes.get(name, b''))}" for name in others[:10])
+        here = f"another model at position {self._position}: certified as we see it is {shown_hash(expected)}"
+        return f"{here}, and there hold {told}; {OTHER_MODEL}"
 
     def _holding(self) -> list[PartyId] | None:
         """Who holds the certified state, by name; None as long as it is unknown which that is."""

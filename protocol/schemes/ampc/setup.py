@@ -36,7 +36,7 @@ from veilsum.protocol.machines.attempt import (
     require_from_server,
     server_was_silent,
 )
-from veilsum.protocol.machines.events import Event, Send
+from veilsum.protocol.machines.events import Event, Send, Warned
 from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.schemes.ampc.common_state import CommonState
 from veilsum.protocol.schemes.ampc.decomposition import SessionSecrets, group_key_of
@@ -252,7 +252,8 @@ class SessionSetup(AttemptMachine):
         if now < self._began + timing.phase_s / 2 or report == self._reported:
             return events
         self._reported = report
-        return [*events, Send(SERVER, report)]
+        divided = states.in_words() if states is not None else ""
+        return [*events, *([Warned(divided)] if divided else []), Send(SERVER, report)]
 
     def _next_look(self, now: float) -> float:
         """So often that as many holders as may lie, and one more, are asked before we say who holds us up."""

@@ -12,8 +12,9 @@ Implements specs/protocol.md, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
+from veilsum.protocol.chain.state import OTHER_MODEL
 from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import Dispute, Failed
@@ -32,11 +33,26 @@ def who_stalls(members: tuple[PartyId, ...], reports: Reports) -> Failed:
     accusations = [f"{accuser} lacks what {accused} owes it" for accuser, accused in sorted(disputed)]
     said = [*([f"not ready: {', '.join(slow[:10])}"] if slow else []), *accusations[:10]]
     detail = f"the set-up of the session is incomplete; {'; '.join(said)}"
-    falsified = {pair: AbortReason.WRONG_MODEL for pair in disputed if _read_another_state(reports, pair)}
+    others = {pair for pair in disputed if _read_another_state(reports, pair)}
+    falsified = dict.fromkeys(others, AbortReason.WRONG_MODEL)
     falsified |= dict.fromkeys(secrets, AbortReason.EQUIVOCATION)
-    return Failed(
-        AbortReason.TIMED_OUT, "", detail, slow, left_out=slow, disputed=disputed, falsified=falsified
-    )
+    reason, culprit = AbortReason.TIMED_OUT, ""
+    if others:
+        reason, (culprit, told) = AbortReason.WRONG_MODEL, _who_differs(others)
+        detail = f"{told}; {detail}"
+    return Failed(reason, culprit, detail, slow, left_out=slow, disputed=disputed, falsified=falsified)
+
+
+def _who_differs(others: Set[Dispute]) -> tuple[PartyId, str]:
+    """Whom the most say to hold another model than they do; nobody, where two halves say it of each other."""
+    accusers: dict[PartyId, list[PartyId]] = {}
+    for accuser, accused in sorted(others):
+        accusers.setdefault(accused, []).append(accuser)
+    most = max(len(names) for names in accusers.values())
+    odd = [name for name, names in accusers.items() if len(names) == most]
+    told = f"{', '.join(odd[:10])} {'holds' if len(odd) == 1 else 'hold'} another model than "
+    told += ", ".join(sorted({name for one in odd for name in accusers[one]})[:10])
+    return (odd[0] if len(odd) == 1 else PartyId("")), f"{told}; {OTHER_MODEL}"
 
 
 def _is_slow(report: SetupReport) -> bool:

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -221,14 +222,27 @@ def test_a_process_that_is_stopped_after_its_end_has_come_to_that_end(
     assert [json.loads(line)["fact"] for line in said.getvalue().splitlines()] == facts
 
 
+def test_a_party_that_is_to_go_on_and_has_no_checkpoint_says_so_and_what_to_do(tmp_path: Path) -> None:
+    """Its state folder was lost, or it never took part; who is not told to go on begins without a word."""
+    for resume in (True, False):
+        said = io.StringIO()
+        role = make_process(tmp_path / f"fed-{resume}", said)
+        context = replace(role.context, options=replace(role.context.options, resume=resume))
+        assert process._saved_state(context, role.checkpoints, role.scheme, role.log) is None
+        warnings = [json.loads(line)["text"] for line in said.getvalue().splitlines()]
+        assert len(warnings) == resume
+        for text in warnings:
+            require_mentions(text, role.checkpoints.folder, "checkpoint", "anew", "--fresh", "vote")
+
+
 @pytest.mark.parametrize(
     ("name", "rounds_kept", "holds_model", "code", "fact"),
     [
-        ("p1", 2, True, process.EXIT_FINISHED, "run_finished"),
-        ("p1", 2, False, process.EXIT_STOPPED, "stopped"),
-        ("p1", 1, True, process.EXIT_STOPPED, "stopped"),
-        ("server", 2, False, process.EXIT_FINISHED, "run_finished"),
-        ("server", 1, True, process.EXIT_STOPPED, "stopped"),
+        ("p1", 2, True, EXIT_OK, "run_finished"),
+        ("p1", 2, False, EXIT_INTERRUPTED, "stopped"),
+        ("p1", 1, True, EXIT_INTERRUPTED, "stopped"),
+        ("server", 2, False, EXIT_OK, "run_finished"),
+        ("server", 1, True, EXIT_INTERRUPTED, "stopped"),
     ],
 )
 def test_whoever_has_all_rounds_on_disk_has_finished_although_it_is_stopped_before_the_last_word(
