@@ -29,7 +29,7 @@ from veilsum.roles.federation.admission import (
     logins_of,
     publish_logins,
 )
-from veilsum.roles.federation.enrolment import add_newcomers, add_party, create_party
+from veilsum.roles.federation.enrolment import ORGANISER, add_newcomers, add_party, create_party
 from veilsum.roles.federation.folder import BROKER_FOLDER, KEYS_FOLDER, require_agreement, require_organiser
 from veilsum.roles.federation.keystore import PRIVATE_FILE
 from veilsum.roles.federation.newcomers import Newcomer, newcomer_from_files
@@ -42,7 +42,6 @@ from veilsum.roles.invitations.reply import FORMAT as REPLY_FORMAT
 from veilsum.roles.invitations.reply import Reply, read_reply
 from veilsum.roles.process.clock import date
 from veilsum.roles.process.entropy import system_entropy
-from veilsum.transport.mqtt.topics import NOTICES
 
 _DAY_S = 86_400
 
@@ -91,8 +90,8 @@ def invite(
         forget_invitation(folder, name)
         replace_private_file(path, content)
         sent.append(Sent(path, invitation))
-    if NOTICES not in logins:
-        logins[NOTICES] = _notices_login(folder)
+    if ORGANISER not in logins:
+        logins[ORGANISER] = _notices_login(folder)
     publish_logins(folder, signed, logins)
     return sent
 
@@ -223,4 +222,4 @@ def _notices_login(folder: Path) -> str:
     (place / PASSWORD_FILE).unlink(missing_ok=True)
     for left in place.glob("*"):
         left.unlink()
-    return create_login(place, NOTICES)
+    return create_login(place, ORGANISER)
