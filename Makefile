@@ -88,7 +88,7 @@ $(READY): pyproject.toml constraints.txt
 	  echo "setting up $(VENV) with Python $$found (once; a few minutes)"; \
 	  "$${found#* }" -m venv --clear $(VENV) || exit 1; \
 	fi
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker]'
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker,site]'
 	@touch $@
 
 # Sphinx is needed for the site only: `make test` does without.

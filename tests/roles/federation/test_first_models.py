@@ -130,7 +130,7 @@ def test_the_anchor_is_made_when_the_last_party_has_enrolled(empty: Path, tmp_pa
     """Before that nothing can begin, and the organiser needs neither task nor data for it."""
     for name in NAMES:
         assert anchor_of(empty) is None
-        with refusal(ParameterError, "first-model"):
+        with refusal(ParameterError, "enrolled"):
             require_complete(load_federation(empty))
         add(empty, party(tmp_path, name, OTHER))
     assert begun(empty) == first_anchor(begun(empty).chain, hash_model(OTHER), begun(empty).electorate)

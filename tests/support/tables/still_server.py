@@ -149,7 +149,7 @@ def made_up_disk(table: Table, number: int) -> PersistentState:
 def careless(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server asks nobody to prove anything, and opens sessions that an honest one would not."""
     monkeypatch.setattr(ServerOnChain, "admit", lambda *_: None)
-    monkeypatch.setattr(ServerOnChain, "catch_up", lambda _: [])
+    monkeypatch.setattr(ServerOnChain, "catch_up", lambda *_: [])
     monkeypatch.setattr(ServerOnChain, "no_quorum", lambda *_: None)
     monkeypatch.setattr(ServerOnChain, "can_certify", lambda *_: True)
 
