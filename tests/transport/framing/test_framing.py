@@ -92,7 +92,7 @@ restarts = st.lists(st.tuples(st.floats(0, 5), st.sampled_from(PARTIES)), max_si
 
 
 @unhurried
-@given(faults=mild_faults, seed=seeds, batch=messages, restarts=restarts)
+@given(faults=rough_faults, seed=seeds, batch=messages, restarts=restarts)
 def test_lives_never_mix_when_parties_restart_at_any_time(faults, seed, batch, restarts) -> None:
     table = FramingTable(faults, seed)
     for number, ((sender, receiver), size) in enumerate(batch):
@@ -116,7 +116,7 @@ def test_lives_never_mix_when_parties_restart_at_any_time(faults, seed, batch, r
 
 
 @unhurried
-@given(faults=mild_faults, seed=seeds, batch=messages)
+@given(faults=rough_faults, seed=seeds, batch=messages)
 def test_an_application_that_does_not_take_messages_costs_bounded_memory_and_loses_nothing(
     faults, seed, batch
 ) -> None:
