@@ -330,8 +330,9 @@ class Endpoint:
     def _receive_data(self, sender: Address, header: Chunk | Probe, body: Buffer, now: float) -> bool:
         """Take in a chunk or a probe, and say whether its sender should hear from us at once."""
         incoming = self._incoming[sender]
+        incoming.heard_at = now
         if isinstance(header, Chunk):
-            ready = incoming.receive_chunk(header, body, now)
+            ready = incoming.receive_chunk(header, body)
             if header.total > self.limits.max_message_bytes:
                 self._refusals[sender] = AnnouncedTooLarge(
                     sender, header.total, self.limits.max_message_bytes

@@ -117,10 +117,9 @@ class Incoming:
         self.life = life
         self._next_id = floor
 
-    def receive_chunk(self, chunk: Chunk, body: Buffer, now: float) -> list[memoryview]:
+    def receive_chunk(self, chunk: Chunk, body: Buffer) -> list[memoryview]:
         """Take in a chunk of the sender's present life; returns the messages whose turn has come, in order."""
         self.ack_is_urgent = True
-        self.heard_at = now
         ready = self.raise_floor(chunk.floor)
         message = self._find_or_admit(chunk)
         if message is None or message.arrived >> chunk.index & 1 or len(body) != chunk.body_size:

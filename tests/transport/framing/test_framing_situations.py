@@ -13,7 +13,7 @@ from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD, Incoming
 from veilsum.transport.framing.outcomes import Acknowledged, Failed
 from veilsum.transport.limits import MIB, Limits
-from veilsum.transport.lines.datagrams import ACK, CHUNK, HEAD_BYTES, pack_head, parse_head
+from veilsum.transport.lines.datagrams import ACK, CHUNK, HEAD_BYTES, PROBE, pack_head, parse_head
 
 
 def keyed(address: str, life: bytes, limits: Limits = TINY) -> Endpoint:
@@ -289,24 +289,24 @@ def test_a_sender_that_ignores_every_limit_is_held_to_them() -> None:
     """Chunks of messages far ahead, too many of them or too large, occupy no memory."""
     b = Incoming(TINY)
     for number in range(1, 1000):
-        b.receive_chunk(Chunk(life(1), 1, number, 0, 300, 16, 0), bytes(16), 0.0)
+        b.receive_chunk(Chunk(life(1), 1, number, 0, 300, 16, 0), bytes(16))
     ahead = b.held_bytes
     assert (
         TINY.max_message_bytes < ahead <= TINY.max_message_bytes + TINY.most_open_messages * MESSAGE_OVERHEAD
     )
-    b.receive_chunk(Chunk(life(1), 1, 0, 0, 401, 16, 0), bytes(16), 0.0)
+    b.receive_chunk(Chunk(life(1), 1, 0, 0, 401, 16, 0), bytes(16))
     assert b.held_bytes == ahead, "larger than any message may be"
-    b.receive_chunk(Chunk(life(1), 1, 0, 0, 400, 16, 0), bytes(16), 0.0)
+    b.receive_chunk(Chunk(life(1), 1, 0, 0, 400, 16, 0), bytes(16))
     assert b.held_bytes == ahead + 400 + MESSAGE_OVERHEAD, "the next in turn finds room all the same"
 
 
 def test_a_chunk_that_contradicts_its_message_is_dropped() -> None:
     b = Incoming(TINY)
-    b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 0), b"x" * 16, 0.0)
-    b.receive_chunk(Chunk(life(1), 1, 0, 0, 40, 16, 1), b"y" * 16, 0.0)
-    b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 1), b"y" * 5, 0.0)
+    b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 0), b"x" * 16)
+    b.receive_chunk(Chunk(life(1), 1, 0, 0, 40, 16, 1), b"y" * 16)
+    b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 1), b"y" * 5)
     assert b.state(64).bitmaps == {0: 0b01}
-    assert b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 1), b"y" * 4, 0.0) == [b"x" * 16 + b"y" * 4]
+    assert b.receive_chunk(Chunk(life(1), 1, 0, 0, 20, 16, 1), b"y" * 4) == [b"x" * 16 + b"y" * 4]
 
 
 def test_room_that_others_waited_for_is_announced_when_the_application_makes_it() -> None:
@@ -334,6 +334,27 @@ def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
     b.handle_deadline(deadline)
     assert b.held_bytes("a") == 0
     assert b.next_deadline() is None
+
+
+def test_a_sender_whose_chunks_get_lost_keeps_what_arrived_as_long_as_it_is_heard_asking() -> None:
+    """Forgetting it would make the sender repeat what it takes to have arrived, and no faster than it is forgotten."""
+    a, b = keyed("a", life(1)), keyed("b", life(2))
+    a.send("b", [bytes(300)], give_up_at=1e6)
+    introduce(a, b)
+    for datagram in drain(a)[:2]:
+        b.receive_datagram("a", datagram, 0.0)
+    drain(b)
+    held = b.held_bytes("a")
+    for now in (0.75 * TINY.idle_s, 1.5 * TINY.idle_s):
+        a.link_restored()
+        asking = drain(a, now)
+        assert [datagram[3] for datagram in asking] == [PROBE]
+        b.receive_datagram("a", asking[0], now)
+        drain(b)
+        b.handle_deadline(now)
+        assert b.held_bytes("a") == held
+    b.handle_deadline(2.5 * TINY.idle_s)
+    assert b.held_bytes("a") == 0
 
 
 def test_an_acknowledgement_cannot_be_forged_by_the_broker() -> None:
