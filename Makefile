@@ -16,7 +16,6 @@ VENV        := .venv-$(firstword $(CHOSEN))
 endif
 VENV_PYTHON := $(VENV)/bin/python
 READY       := $(VENV)/.ready
-SITE_READY  := $(VENV)/.site
 
 # Parties are processes or pool workers: one numeric thread each, so that they do not fight for the cores.
 export OMP_NUM_THREADS ?= 1
@@ -35,7 +34,7 @@ demo: $(READY) ## five peers train on real digits with AMPC, beside plain FedAvg
 test: $(READY) broker spin ## the whole default suite
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
-test-long: $(READY) $(SITE_READY) broker spin chromium ## the tests that take minutes
+test-long: $(READY) broker spin chromium ## the tests that take minutes
 	$(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile -m "long and not cuda" --timeout 3600
 
 check: $(READY) ## lint, formatting, types
@@ -66,7 +65,7 @@ docs: $(READY) broker ## regenerate what is generated in specs/
 notebooks: $(READY) ## run the notebooks of specs/notebooks and keep what they show
 	PYTHONPATH=. $(VENV_PYTHON) tests/support/notebooks.py
 
-site: $(SITE_READY) ## the documentation as a site: build/site/index.html
+site: $(READY) ## the documentation as a site: build/site/index.html
 	$(VENV_PYTHON) specs/site/build.py build/site
 
 clean: ## remove everything make made
@@ -89,9 +88,4 @@ $(READY): pyproject.toml constraints.txt
 	  "$${found#* }" -m venv --clear $(VENV) || exit 1; \
 	fi
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,broker,site]'
-	@touch $@
-
-# Sphinx is needed for the site only: `make test` does without.
-$(SITE_READY): $(READY)
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
 	@touch $@
