@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,30 +35,35 @@ def fresh_seed(context: ParticipantContext) -> Secret:
     return Secret(require_random(context.random, SEED_BYTES))
 
 
+Mask: TypeAlias = Callable[[LocalResult], RingVector]
+"""Turns the result of training into the upload. Heavy: it runs away from the event loop."""
+
+Uploading: TypeAlias = Callable[[RingVector, float], list[Event]]
+"""What follows when the upload is made."""
+
+
 class OwnUpload:
     """Our update of one attempt: trained, masked once, and given under a durable decision."""
 
-    def __init__(self, context: ParticipantContext, mask: Callable[[LocalResult], RingVector]) -> None:
-        """`mask` turns the result of training into the upload. Heavy: it runs away from the event loop."""
+    def __init__(self, context: ParticipantContext) -> None:
         self._context = context
-        self._mask = mask
         self._requested = False
         self._update = b""
         self.trained: LocalResult | None = None
 
-    def request(self, then: Callable[[RingVector, float], list[Event]]) -> list[Event]:
+    def request(self, mask: Mask, then: Uploading) -> list[Event]:
         """The work that makes the upload: when training is done, and once."""
         if self.trained is None or self._requested:
             return []
         self._requested = True
-        return [WorkRequested(self._hashed_and_masked, then, self._context.withdraw)]
+        return [WorkRequested(partial(self._hashed_and_masked, mask), then, self._context.withdraw)]
 
-    def _hashed_and_masked(self) -> RingVector:
+    def _hashed_and_masked(self, mask: Mask) -> RingVector:
         assert self.trained is not None
         hashed = hashlib.sha256(self.trained.samples.to_bytes(8, "big"))
         hashed.update(np.ascontiguousarray(self.trained.payload).data)
         self._update = hashed.digest()
-        return self._mask(self.trained)
+        return mask(self.trained)
 
     def require_same(self, model_hash: bytes) -> None:
         """Refuse to give another update at this model than we gave before."""

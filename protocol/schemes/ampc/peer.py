@@ -124,7 +124,7 @@ class AmpcPeer(AttemptMachine):
         )
         self._self_seed = fresh_seed(context)
         self._shares = ExchangedShares(context, self._secrets, self._bound_stamp)
-        self._own = OwnUpload(context, self._masked_vector)
+        self._own = OwnUpload(context)
         self._recovery: ShareRecovery | None = None
         self._digests: dict[PartyId, ResultDigest] = {}
         self._survivors: tuple[PartyId, ...] = ()
@@ -171,7 +171,7 @@ class AmpcPeer(AttemptMachine):
     def _upload_when_ready(self, now: float) -> list[Event]:
         self._wait(now)
         ready = self.phase is _P.MASKING and self._shares.complete
-        return self._own.request(self._upload) if ready else []
+        return self._own.request(self._masked_vector, self._upload) if ready else []
 
     def _masked_vector(self, trained: LocalResult) -> RingVector:
         parameters, me = self._context.parameters, self._context.name

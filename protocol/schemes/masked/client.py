@@ -17,7 +17,7 @@ knows the perturbation, about another payload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 from veilsum.protocol.agreed.listing import read_listed
@@ -52,7 +52,13 @@ from veilsum.protocol.schemes.masked.payload import MaskedPayload, WholeUpdate
 from veilsum.protocol.secure_sum.certifying import CheckedSum, SumCheck, SumOpened
 from veilsum.protocol.secure_sum.group_key import GroupKey
 from veilsum.protocol.secure_sum.masking import mask_upload, pair_mask_key, self_mask_key
-from veilsum.protocol.secure_sum.participant import OwnUpload, ShareRecovery, fresh_seed, require_recovery
+from veilsum.protocol.secure_sum.participant import (
+    OwnUpload,
+    ShareRecovery,
+    Uploading,
+    fresh_seed,
+    require_recovery,
+)
 from veilsum.protocol.secure_sum.shares import DeliveredShares, ShareKind
 from veilsum.protocol.secure_sum.survivors import SurvivorList, SurvivorProof, check_differencing
 from veilsum.protocol.secure_sum.verification import attempt_tags
@@ -107,7 +113,7 @@ class MaskedClient(AttemptMachine):
         group: GroupKey = context.secrets
         members, encoding = context.session.members, context.parameters.encoding
         tags = attempt_tags(encoding, group.key, context.stamp, members)
-        self._round = MaskedMember(context, WholeUpdate(context, tags), self._upload, group.id)
+        self._round = MaskedMember(context, WholeUpdate(context, tags), group.id)
         self._sum = SumCheck(context, tags)
 
     def start(self, now: float) -> list[Event]:
@@ -116,12 +122,14 @@ class MaskedClient(AttemptMachine):
 
     def _train_finished(self, result: LocalResult, now: float) -> list[Event]:
         self.deadline = now + self._context.timing.patience_s
-        return self._round.take_trained(self.phase, result)
+        self._round.take_trained(result)
+        return self._round.make_upload(self.phase, self._upload)
 
     @handles(CohortKeys, DeliveredShares, SurvivorList, SurvivorProof)
     def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         require_from_server(sender)
-        return self.follow(type(message), self._round.take(message, now), _P.CLOSED)
+        found = self.follow(type(message), self._round.take(message, now), _P.CLOSED)
+        return [*found, *self._round.make_upload(self.phase, self._upload)]
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
         if self.phase is not _P.MASKING:
@@ -186,20 +194,18 @@ class MaskedMember:
         self,
         context: ParticipantContext,
         payload: MaskedPayload,
-        uploading: Callable[[RingVector, float], list[Event]],
         group: bytes = b"",
     ) -> None:
         """`group` is the id of the group key that sums are verified with, where they are."""
         self._context = context
         self._group = group
         self._payload = payload
-        self._uploading = uploading
         self._recovers = context.parameters.recovery is Recovery.SHARES
         self._self_seed = fresh_seed(context)
         self._round_key = AgreementKey.generate(context.random)
         self._keys: dict[PartyId, bytes] = {}
         self._recovery: ShareRecovery | None = None
-        self._own = OwnUpload(context, self._masked_vector)
+        self._own = OwnUpload(context)
         self.graph: Graph | None = None
 
     def advertise(self) -> Event:
@@ -209,9 +215,12 @@ class MaskedMember:
         signature = context.me.signing.sign(ROUND_KEY_DOMAIN, digest)
         return Send(SERVER, RoundKeys(stamp, replace(unsigned, signature=signature)))
 
-    def take_trained(self, phase: Phase, result: LocalResult) -> list[Event]:
+    def take_trained(self, result: LocalResult) -> None:
         self._own.trained = result
-        return self._own.request(self._uploading) if phase is _P.MASKING else []
+
+    def make_upload(self, phase: Phase, then: Uploading) -> list[Event]:
+        """The work that makes the upload, once all that it needs is here."""
+        return self._own.request(self._masked_vector, then) if phase is _P.MASKING else []
 
     def take(self, message: Message, now: float) -> NextPhase:
         """Take a message of the server in, or raise and change nothing."""
@@ -220,7 +229,7 @@ class MaskedMember:
             case CohortKeys():
                 return self._learn_cohort(message, deadline)
             case DeliveredShares():
-                return self._mask(require_recovery(self._recovery).keep(message), deadline)
+                return NextPhase(_P.MASKING, require_recovery(self._recovery).keep(message), deadline)
             case SurvivorList():
                 return self._consider(message, deadline)
             case _:
@@ -241,7 +250,7 @@ class MaskedMember:
         if not self._recovers:
             warnings = check_differencing(context, frozenset(keys))
             self._keys, self.graph = keys, graph
-            return self._mask([*self._enter_cohort(keys), *warnings], deadline)
+            return NextPhase(_P.MASKING, [*self._enter_cohort(keys), *warnings], deadline)
         secrets = {ShareKind.SELF_MASK: self._self_seed, ShareKind.MASKING_KEY: self._round_key.private}
         recovery = ShareRecovery(context, graph, graph)
         dealt = recovery.deal(secrets)
@@ -253,9 +262,6 @@ class MaskedMember:
         if self._context.parameters.lists_neighbourhoods or set(keys) == set(self._context.session.members):
             return []
         return [self._context.record.enter(self._context.stamp, tuple(sorted(keys)))]
-
-    def _mask(self, warnings: list[Event], deadline: float) -> NextPhase:
-        return NextPhase(_P.MASKING, warnings + self._own.request(self._uploading), deadline)
 
     def _graph_over(self, message: CohortKeys) -> Graph:
         """The graph of the cohort, or our own neighbourhood where that is all we are told."""

@@ -105,13 +105,10 @@ class MaskedRound:
         self,
         context: ServerContext,
         payload: MaskedMean,
-        opened: Callable[[OpenedSum, float], list[Event]],
-        not_opened: Callable[[ProtocolError, float], list[Event]],
     ) -> None:
         self.stamp = context.stamp
         self._context = context
         self._payload = payload
-        self._opened, self._not_opened = opened, not_opened
         self._recovers = context.parameters.recovery is Recovery.SHARES
         self._attendance = Attendance(context)
         self._keys: dict[PartyId, KeyRecord] = {}
@@ -176,7 +173,7 @@ class MaskedRound:
             case _P.VOTING:
                 return self._prove(now)
             case _:
-                return self._agreed.unopenable() or self._unmask()
+                return self._agreed.unopenable() or NextPhase(_P.UNMASKING)
 
     @property
     def _cohort(self) -> Set[PartyId]:
@@ -283,7 +280,7 @@ class MaskedRound:
         if refusal is not None:
             return refusal
         if not self._recovers:
-            return self._unmask()
+            return NextPhase(_P.UNMASKING)
         assert self._relay is not None
         graph = self._drawn_graph
         problem = unrecoverable(self._context, graph, graph, uploaded, missing, self._relay)
@@ -306,8 +303,15 @@ class MaskedRound:
         asked = self._agreed.ask_for_shares(self._agreed.proofs())
         return NextPhase(_P.GATHERING_RELEASES, asked, now + self._context.timing.phase_s)
 
-    def _unmask(self) -> NextPhase:
-        return NextPhase(_P.UNMASKING, [WorkRequested(self._open_sum, self._opened, self._not_opened)])
+    def opening(
+        self,
+        found: NextPhase | Failed | None,
+        opened: Callable[[OpenedSum, float], list[Event]],
+        not_opened: Callable[[ProtocolError, float], list[Event]],
+    ) -> list[Event]:
+        """The work that opens the sum, where that is what comes next."""
+        due = isinstance(found, NextPhase) and found.phase is _P.UNMASKING
+        return [WorkRequested(self._open_sum, opened, not_opened)] if due else []
 
     def _open_sum(self) -> OpenedSum:
         """Rebuild, unmask, decode, step. Heavy: runs away from the event loop."""

@@ -57,7 +57,7 @@ class MaskedServer(AttemptMachine):
     def __init__(self, context: ServerContext) -> None:
         super().__init__(context.stamp)
         self._context = context
-        self._round = MaskedRound(context, WholeMean(context), self._opened, self._not_opened)
+        self._round = MaskedRound(context, WholeMean(context))
         self._opened_sum: OpenedSum | None = None
         self._votes: ResultVotes | None = None
         self._without_key: set[PartyId] = set()
@@ -93,7 +93,8 @@ class MaskedServer(AttemptMachine):
         if isinstance(found, Failed) and len(self._without_key) > self._context.parameters.colluders:
             dealer = dealer_of(self._context.session.id, self._context.session.members)
             found = replace(found, left_out=(*found.left_out, dealer))
-        return self.follow(trigger, found, _P.CLOSED)
+        going_on = self.follow(trigger, found, _P.CLOSED)
+        return [*going_on, *self._round.opening(found, self._opened, self._not_opened)]
 
     def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
         after = opened.stepped.extra

@@ -26,6 +26,8 @@ from veilsum.protocol.errors import EncodingError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.attempt import (
     AttemptMachine,
+    Failed,
+    NextPhase,
     ParticipantContext,
     ServerContext,
     handles,
@@ -35,7 +37,7 @@ from veilsum.protocol.machines.attempt import (
 )
 from veilsum.protocol.machines.events import Event, Warned, WorkRequested
 from veilsum.protocol.machines.session import RoundClosed
-from veilsum.protocol.machines.transitions import Phase, TransitionTable
+from veilsum.protocol.machines.transitions import Phase, TransitionTable, Trigger
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.numbers.ring import RingVector
@@ -125,8 +127,7 @@ class BilateralServer(AttemptMachine):
         super().__init__(context.stamp)
         self._context = context
         self._perturber = ModelPerturber(context)
-        payload = TermMean(context, self._perturber)
-        self._round = MaskedRound(context, payload, self._opened, self._not_begun)
+        self._round = MaskedRound(context, TermMean(context, self._perturber))
 
     def start(self, now: float) -> list[Event]:
         return [WorkRequested(self._perturber.draw, self._open, self._not_begun)]
@@ -153,17 +154,21 @@ class BilateralServer(AttemptMachine):
 
     @handles(RoundKeys, SealedShares, MaskedInput, SurvivorSignature, ReleasedShares)
     def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
-        return self.follow(type(message), self._round.take(self.phase, sender, message, now), _S.CLOSED)
+        return self._go_on(type(message), self._round.take(self.phase, sender, message, now))
 
     def hear_withdrawal(self, party: PartyId, reason: str, now: float) -> list[Event]:
         self._perturber.hear_reason(reason)
         return self.lose(party, now)
 
     def lose(self, party: PartyId, now: float) -> list[Event]:
-        return self.follow("loss", self._round.lose(self.phase, party, now), _S.CLOSED)
+        return self._go_on("loss", self._round.lose(self.phase, party, now))
 
     def deadline_passed(self, now: float) -> list[Event]:
-        return self.follow("deadline", self._round.close(self.phase, now), _S.CLOSED)
+        return self._go_on("deadline", self._round.close(self.phase, now))
+
+    def _go_on(self, trigger: Trigger, found: NextPhase | Failed | None) -> list[Event]:
+        going_on = self.follow(trigger, found, _S.CLOSED)
+        return [*going_on, *self._round.opening(found, self._opened, self._not_begun)]
 
     def _opened(self, opened: OpenedSum, now: float) -> list[Event]:
         quality = opened.stepped.extra
@@ -213,8 +218,8 @@ class BilateralClient(AttemptMachine):
     def __init__(self, context: ParticipantContext) -> None:
         super().__init__(context.stamp)
         self._context = context
-        self._terms = LocalTerms(context, self._terms_computed)
-        self._round = MaskedMember(context, TermUpload(context, self._terms), self._upload)
+        self._terms = LocalTerms(context)
+        self._round = MaskedMember(context, TermUpload(context, self._terms))
 
     def start(self, now: float) -> list[Event]:
         self._wait(now)
@@ -229,23 +234,25 @@ class BilateralClient(AttemptMachine):
         self._terms.require_public(message.public)
         self.move(PerturbationAnnounced, _C.ADVERTISING)
         self._wait(now)
-        return [self._round.advertise(), *self._terms.begin(message.public)]
+        return [self._round.advertise(), *self._terms.begin(message.public, self._terms_computed)]
 
     @handles(SoftmaxReply)
     def learn_reply(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
         require_from_server(sender)
         self._terms.require_reply(message.answer)
         self._wait(now)
-        return self._terms.conclude(message.answer)
+        return self._terms.conclude(message.answer, self._terms_computed)
 
     def _terms_computed(self, result: LocalResult, now: float) -> list[Event]:
         self._wait(now)
-        return self._round.take_trained(self.phase, result)
+        self._round.take_trained(result)
+        return self._round.make_upload(self.phase, self._upload)
 
     @handles(CohortKeys, DeliveredShares, SurvivorList, SurvivorProof)
     def take(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         require_from_server(sender)
-        return self.follow(type(message), self._round.take(message, now), _C.CLOSED)
+        found = self.follow(type(message), self._round.take(message, now), _C.CLOSED)
+        return [*found, *self._round.make_upload(self.phase, self._upload)]
 
     def _upload(self, vector: RingVector, now: float) -> list[Event]:
         try:

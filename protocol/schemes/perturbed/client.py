@@ -59,7 +59,7 @@ class PerturbedClient(AttemptMachine):
         super().__init__(context.stamp)
         self._context = context
         self._require_terms = require_terms
-        self._terms = LocalTerms(context, self._report)
+        self._terms = LocalTerms(context)
 
     def start(self, now: float) -> list[Event]:
         self.deadline = now + self._context.timing.patience_s
@@ -71,7 +71,7 @@ class PerturbedClient(AttemptMachine):
         require_from_server(sender)
         self._terms.require_public(message.public)
         self.move(PerturbationAnnounced, _P.COMPUTING, now + self._context.timing.patience_s)
-        return self._terms.begin(message.public)
+        return self._terms.begin(message.public, self._report)
 
     @handles(SoftmaxReply)
     def learn_reply(self, sender: PartyId, message: SoftmaxReply, now: float) -> list[Event]:
@@ -79,7 +79,7 @@ class PerturbedClient(AttemptMachine):
         require_from_server(sender)
         self._terms.require_reply(message.answer)
         self.move(SoftmaxReply, _P.COMPUTING, now + self._context.timing.patience_s)
-        return self._terms.conclude(message.answer)
+        return self._terms.conclude(message.answer, self._report)
 
     def _report(self, result: LocalResult, now: float) -> list[Event]:
         public = self._terms.public

@@ -5,6 +5,8 @@ Implements specs/perturbation.md, section 6.
 
 from __future__ import annotations
 
+from functools import partial
+
 from veilsum.protocol.errors import AbortReason, ProtocolError, Rejection
 from veilsum.protocol.identifiers import SERVER
 from veilsum.protocol.machines.attempt import ParticipantContext, WhenTrained
@@ -17,13 +19,12 @@ from veilsum.protocol.schemes.perturbed.messages import SoftmaxRequest
 
 
 class LocalTerms:
-    """Requests the work and hands the terms to `then`; whoever owns it keeps the phases."""
+    """Requests the work, which hands the terms to `then`; whoever owns it keeps the phases."""
 
-    def __init__(self, context: ParticipantContext, then: WhenTrained) -> None:
+    def __init__(self, context: ParticipantContext) -> None:
         self.equipment: ClientPerturbation = client_equipment(context.equipment)
         self.public: PublicPerturbation | None = None
         self._context = context
-        self._then = then
         self._asked: Asked | None = None
         self._answered = False
 
@@ -32,10 +33,10 @@ class LocalTerms:
             raise Rejection(AbortReason.REPLAY, "the perturbation of this attempt is known already")
         self.equipment.require_public(public)
 
-    def begin(self, public: PublicPerturbation) -> list[Event]:
+    def begin(self, public: PublicPerturbation, then: WhenTrained) -> list[Event]:
         self.public = public
         if not self.equipment.asks:
-            return [self._training(None)]
+            return [self._training(None, then)]
         context = self._context
         assert context.model is not None
         model, round_number, random = context.model, context.stamp.round, context.random
@@ -55,11 +56,11 @@ class LocalTerms:
         if reply.key_id != self._asked.request.key_id:
             raise Rejection(AbortReason.WRONG_ROUND, "the request was answered with a stale key")
 
-    def conclude(self, reply: ExchangeReply) -> list[Event]:
+    def conclude(self, reply: ExchangeReply, then: WhenTrained) -> list[Event]:
         self._answered = True
-        return [self._training(reply)]
+        return [self._training(reply, then)]
 
-    def _training(self, reply: ExchangeReply | None) -> TrainingRequested:
+    def _training(self, reply: ExchangeReply | None, then: WhenTrained) -> TrainingRequested:
         context, public, asked = self._context, self.public, self._asked
         assert context.model is not None and public is not None
         model, round_number = context.model, context.stamp.round
@@ -67,11 +68,11 @@ class LocalTerms:
         def compute() -> LocalResult:
             return self.equipment.compute(model, public, round_number, asked, reply)
 
-        return TrainingRequested(round_number, model, self._finish, self._withdraw, compute)
+        return TrainingRequested(round_number, model, partial(self._finish, then), self._withdraw, compute)
 
-    def _finish(self, result: LocalResult, now: float) -> list[Event]:
+    def _finish(self, then: WhenTrained, result: LocalResult, now: float) -> list[Event]:
         self._asked = None
-        return self._then(self._context.parameters.weights.weigh(result), now)
+        return then(self._context.parameters.weights.weigh(result), now)
 
     def _withdraw(self, error: ProtocolError, now: float) -> list[Event]:
         return self._context.withdraw(error, now)
