@@ -1,5 +1,4 @@
 """Large parts of a state on disk, each in two files, so that one that is damaged takes nothing with it.
 
-Only roles/process/checkpoint.py touches them. With each part that is written, memory that holds
-nothing any more is given back.
+Only roles/process/checkpoint.py touches them.
 """

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from veilsum.roles.federation.private_files import replace_private_file
-from veilsum.roles.process.disk.memory import give_back_memory
 
 PART_NAME = re.compile(r"(model|memory|step|next-model|next-step)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 COPY = ".copy"
@@ -28,16 +27,12 @@ class DamagedFile(Exception):
 
 
 def write_part(folder: Path, kind: str, rounds: int, content: bytes) -> Part:
-    """Make a part durable in two files; returns how a checkpoint names it.
-
-    This comes once or twice a round, away from the event loop, when most of what the round needed is done with.
-    """
+    """Make a part durable in two files; returns how a checkpoint names it."""
     digest = hashlib.sha256(content).hexdigest()
     ending = "f32" if kind.endswith("model") else "bin"
     name = f"{kind}-{rounds:012}-{digest[:16]}.{ending}"
     for file in (name, name + COPY):
         replace_private_file(folder / file, content)
-    give_back_memory()
     return {"file": name, "sha256": digest, "length": len(content)}
 
 
