@@ -12,8 +12,9 @@ a refused message changes nothing:
         def collect(self, sender, message, now): ...
 
 Machines derive from `AttemptMachine` and from nothing else. What two of them share is a part that is handed over: its
-methods say what follows, as a `NextPhase` or as a `Failed`, and the machine goes there (`follow`). A part never keeps its
-machine, nor a method of it: what an attempt held, vectors as large as the model and keys, is to be gone when it ends.
+methods say what follows, as a `NextPhase` or as a `Failed`, and the machine goes there (`follow`). A part never keeps
+its machine, nor a method of it: what an attempt held, vectors as large as the model and keys, is to be gone when it
+ends.
 
 Implements specs/schemes.md, section 1.
 """

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 LEAST_BEGINNING = 2
 """So many letters say which name was meant by its beginning."""
+MOST_LISTED = 60
 
 
 def near_names(word: str, known: Iterable[object], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
@@ -35,9 +36,10 @@ def did_you_mean(word: str, known: Iterable[object]) -> str:
 
 
 def which_then(word: str, known: Iterable[object], *, most: int = 1, cutoff: float = 0.6) -> str:
-    """The remedy for an unknown name: the nearest ones, or all there are."""
+    """The remedy for an unknown name: the nearest ones, or all there are if these can be read."""
     known = tuple(known)
     near = near_names(word, known, most=most, cutoff=cutoff)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"choose one of {', '.join(map(str, known))}"
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return f"choose one of {', '.join(map(str, known[:MOST_LISTED]))}{more}"

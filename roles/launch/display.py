@@ -70,8 +70,8 @@ class LiveView:
     def _say(self, party: str, what: str, fact: Mapping[str, Any]) -> None:
         text = _line(what, fact, self._config.rounds, self._history)
         if what == "measured" and self._config.measures_own_tests:
-            one = self._history.rounds[fact["round"]]
-            if len(one.measured) < len(one.members or self._config.parties):
+            one = self._history.round_of(fact)
+            if one is None or len(one.measured) < len(one.members or self._config.parties):
                 return
             party, text = "all", f"{text}, mean of the parties, each on its own test samples"
         if what == "warning":
@@ -101,11 +101,12 @@ class LiveView:
 def _line(what: str, fact: Mapping[str, Any], rounds: int, history: RunHistory) -> str:
     match what:
         case "round_committed":
-            members, known = len(fact.get("members", ())), history.rounds.get(fact["round"])
+            members, known = len(fact.get("members", ())), history.round_of(fact)
             loss = "" if known is None or known.loss is None else f", loss {known.loss:.4f}"
-            return f"round {fact['round']}/{rounds} committed by {members} parties{loss}"
+            return f"round {fact.get('round')}/{rounds} committed by {members} parties{loss}"
         case "measured":
-            return f"after round {fact['round']}: {metric_words(history.rounds[fact['round']].metrics)}"
+            measured = history.round_of(fact)
+            return f"after round {fact.get('round')}: {metric_words(measured.metrics if measured else {})}"
         case "session_began":
             return f"session of {len(fact.get('members', ()))} parties"
         case "round_failed" | "run_failed":

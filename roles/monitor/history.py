@@ -133,6 +133,10 @@ class RunHistory:
     def newest_metrics(self) -> RoundSoFar | None:
         return next((one for _, one in sorted(self.rounds.items(), reverse=True) if one.metrics), None)
 
+    def round_of(self, fact: Mapping[str, Any]) -> RoundSoFar | None:
+        """What is known of the round that a fact names."""
+        return self.rounds.get(_whole(fact.get("round")) or 0)
+
     # What each fact changes.
 
     def _take_started(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.numbers.model import Model
-from veilsum.roles.config.spelling import did_you_mean
+from veilsum.roles.config.spelling import which_then
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
 from veilsum.roles.process.context import state_folder
@@ -38,7 +38,7 @@ def _held_state(loaded: LoadedFederation, name: str, state: Path | None) -> tupl
     """The folder of a party that is on the roster, and what its newest checkpoint says."""
     names = (SERVER, *loaded.roster.participants)
     if name not in names:
-        raise ParameterError([f"{name} is not on the roster{did_you_mean(name, names)}"])
+        raise ParameterError([f"{name} is not on the roster: {which_then(name, names)}"])
     folder = state or state_folder(loaded.folder, name)
     try:
         return folder, StateFolder(folder, PartyId(name), loaded.config.agreed_digest).load().state

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilsum.protocol.crypto.secret import Secret
-from veilsum.protocol.errors import LocalProtocolError, ParameterError
+from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.schemes import find_scheme
 from veilsum.protocol.wire.codec import decode_message, encode_message
 from veilsum.protocol.wire.messages import Message, Stamp
@@ -45,8 +45,11 @@ MOST_TABLE_BYTES = 64 << 20
 _KINDS_OF_SEEDS = ("given", "taken", "biases")
 
 
-class BadViewFile(LocalProtocolError):
+class BadViewFile(ParameterError):
     """The file is not a view, or not the one that was written."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__([problem])
 
 
 class _Arrays:

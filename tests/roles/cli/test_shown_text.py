@@ -81,6 +81,19 @@ def test_facts_of_processes_reach_the_live_view_escaped(stream: io.StringIO) -> 
         require_harmless(shown)
 
 
+@pytest.mark.parametrize("number", [None, 0, -1, 1.5, "2", EVIL, [], 10**30])
+def test_a_fact_of_a_round_that_cannot_be_is_shown_and_ends_nothing(number: object) -> None:
+    config = FederationConfig.from_options(
+        {"scheme": "plain", "parties": 2, "task": "vectors:4", "rounds": 1}
+    )
+    with LiveView(config, shown := io.StringIO()) as view:
+        for what in ("round_began", "round_committed", "measured"):
+            view.on_fact({"party": "server", "fact": what, "round": number, "members": ["p1"]})
+            view.on_fact({"party": "p1", "fact": what, "round": number, "metrics": {"accuracy": 0.5}})
+    assert len(shown.getvalue().splitlines()) == 3
+    require_harmless(shown.getvalue())
+
+
 def test_reports_escape_what_a_view_quotes() -> None:
     """Neither a terminal that shows the file nor a browser or a reader of Markdown is steered by it."""
     row = Row(EVIL, EVIL, EVIL, EVIL, "L0", "attack", EVIL, 1, 0.1, note=EVIL, threat=EVIL)

@@ -11,7 +11,7 @@ from tests.support.refusals import refusal
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.known_names import KNOWN_NAMES
-from veilsum.roles.config.spelling import did_you_mean, near_names, which_then
+from veilsum.roles.config.spelling import MOST_LISTED, did_you_mean, near_names, which_then
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,13 @@ def test_the_nearest_name_is_found_whatever_its_case_and_by_its_beginning(
 
 def test_what_all_options_begin_with_makes_no_two_of_them_alike() -> None:
     assert near_names("--xy", ["--ab"]) == []
+
+
+def test_names_too_many_to_read_are_counted() -> None:
+    known = [f"p{number}" for number in range(1, 1001)]
+    told = which_then("zzz", known)
+    assert told.startswith("choose one of p1, p2, ")
+    assert told.endswith(f", p{MOST_LISTED} and {1000 - MOST_LISTED} more")
 
 
 @pytest.mark.parametrize(

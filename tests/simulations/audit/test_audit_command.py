@@ -111,6 +111,10 @@ def test_requests_that_cannot_work_end_with_2(
     require_mentions(capsys.readouterr().err, missing)
     assert cli.main(["audit", "run", "--view", str(tmp_path)]) == 2
     require_mentions(capsys.readouterr().err, tmp_path)
+    no_view = tmp_path / "notes.txt"
+    no_view.write_text("no view")
+    assert cli.main(["audit", "run", "--view", str(no_view)]) == 2
+    require_mentions(capsys.readouterr().err, no_view)
     assert cli.main(["audit", "run", "--adversary", "broker"]) == 2
     require_mentions(capsys.readouterr().err, "broker")
     for images in ("0", "two", "1,", "-1"):
