@@ -133,9 +133,15 @@ def _require_fitting_identities(folder: Path, config: FederationConfig, signed: 
 
 def agreement_differences(here: Mapping[str, Any], signed: Mapping[str, Any]) -> Iterator[str]:
     """Every setting whose value here is not the signed one."""
-    for name in sorted({*here, *signed}):
+    for name in sorted({*here, *signed} - {CODE_DIGESTS}):
         if here.get(name) != signed.get(name):
             yield f"{name} is {here.get(name)!r} here and {signed.get(name)!r} in the signed roster"
+    own_code, signed_code = here.get(CODE_DIGESTS, {}), signed.get(CODE_DIGESTS, {})
+    for file in sorted(own_code):
+        if file not in signed_code:
+            yield f"{file} was not signed"
+        elif own_code[file] != signed_code[file]:
+            yield f"{file} has changed since it was signed"
 
 
 def enrolment_problems(config: FederationConfig, identities: tuple[PublicIdentity, ...]) -> Iterator[str]:

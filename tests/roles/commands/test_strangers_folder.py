@@ -198,7 +198,7 @@ def test_settings_that_nobody_signed_are_refused_before_their_scheme_is_asked_fo
     with refusal(ParameterError, "min_parties", "./trap_scheme.py:Veiled"):
         enter_federation(fed, fed / "keys" / "p1")
     file.write_text("\n".join(line.replace("# min_parties = N", "min_parties = 3") for line in lines))
-    with refusal(RosterRefused, "scheme", CODE_DIGESTS, reason=AbortReason.WRONG_CONFIG):
+    with refusal(RosterRefused, "scheme", "./trap_scheme.py", reason=AbortReason.WRONG_CONFIG):
         enter_federation(fed, fed / "keys" / "p1")
     assert not marker.exists()
 
@@ -222,7 +222,7 @@ def test_a_party_runs_the_files_that_its_organiser_signed_and_no_others(
     with refusal(ParameterError, task, "signed"):
         load_task(loaded.config.task, loaded.config.task_options(), loaded.config.code)
     for enter in (load_federation, lambda path: enter_federation(path, fed / "keys" / "p1")):
-        with refusal(RosterRefused, CODE_DIGESTS, "./trap_task.py", reason=AbortReason.WRONG_CONFIG):
+        with refusal(RosterRefused, "./trap_task.py", "changed", reason=AbortReason.WRONG_CONFIG):
             enter(fed)
     assert not marker.exists()
     sign_again(fed, fed / "organiser")
