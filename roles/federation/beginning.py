@@ -3,8 +3,8 @@
 Parties make it, from the task, the seed and their data, or take it from a file; each states its length and hash. The
 organiser's office and the server need neither the task nor its code: the length that all state is signed into the
 roster, and where the server gives the model to the parties, its file comes with the enrolment of one of them and is
-believed because its hash is the signed one. Rejected: a server that makes the model, which needed code and data at the
-one place that is to see none; and a message with the model in a party's first hello, a form of wire for one event.
+believed because its hash is the signed one. Rejected: a server that makes the model, which needed code and data
+where nobody else needs them; and a message with the model in a party's first hello, a form of wire for one event.
 
 Implements specs/federation-file.md, section 13.
 """

@@ -66,7 +66,7 @@ class FirstModel:
     @property
     def digest(self) -> bytes:
         parts = (self.name.encode(), self.length.to_bytes(8, "big"), self.model_hash)
-        return hashlib.sha256(length_prefixed(domain_tag("first-model"), *parts)).digest()
+        return hashlib.sha256(length_prefixed(domain_tag(_DOMAIN), *parts)).digest()
 
     def require_stated_by(self, identity: PublicIdentity) -> None:
         """Refuse a statement that this party did not make, or that was changed since."""

@@ -14,7 +14,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from veilsum.protocol.crypto.domains import DIGEST_BYTES, domain_tag, length_prefixed
+from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity, PublicIdentity
 from veilsum.protocol.crypto.signing import verify_signature
 from veilsum.protocol.errors import ProtocolError, Rejection
@@ -115,7 +115,5 @@ def _require_stated(reply: Reply) -> None:
     from veilsum.protocol.chain.state import hash_model
 
     stated, model = reply.first_model, reply.model
-    if len(stated.model_hash) != DIGEST_BYTES:
-        raise ValueError("its first model has no hash")
     if model is not None and (len(model) != stated.length or hash_model(model) != stated.model_hash):
         raise ValueError("its model is not the one that it states")

@@ -153,11 +153,17 @@ class Nursery:
 
     async def _answer(self) -> Mapping[str, Any]:
         """The answer to the last request, after those to requests that nobody waited for."""
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            for _ in range(self._awaited):
-                await self._answers.get()
-            self._awaited = 0
-            answer = await self._answers.get()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                for _ in range(self._awaited):
+                    await self._answers.get()
+                self._awaited = 0
+                answer = await self._answers.get()
+        except TimeoutError:
+            raise LocalProtocolError(
+                f"the process that all others are forked from has not answered for {ANSWER_WITHIN_S:g} s: "
+                "veilsum launch --no-preload does without it"
+            ) from None
         if answer is None:
             self._answers.put_nowait(None)
             raise NurseryLost

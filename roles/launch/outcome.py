@@ -17,6 +17,7 @@ from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.exit_codes import EXIT_BAD_REQUEST, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.launch.children import Child
+from veilsum.roles.launch.nursery import NurseryLost
 
 BROKER = "broker"
 AFTER_END_S = 20.0
@@ -111,9 +112,7 @@ class Outcome:
         if not self.failed:
             return None
         if self.nursery_lost:
-            return End(
-                "launch", "", "the process that all others are forked from has ended, and they with it"
-            )
+            return End("launch", "", str(NurseryLost()))
         commits = [str(one.get("at", "")) for one in self.facts("round_committed", SERVER)]
         suspects = [child for name, child in self.children.items() if name not in (BROKER, *self.missing)]
         ends = [self._end(child) for child in suspects if not child.finished and not child.told_to_stop]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from veilsum.roles.pages.run_facts import Seen
 from veilsum.roles.pages.run_page import run_page, run_parts
 from veilsum.roles.process.clock import Clock, monotonic
 from veilsum.transport.errors import TransportError
+from veilsum.transport.printable import printable
 
 LOOK_EVERY_S = 0.5
 LISTEN_AGAIN_S = 3.0
@@ -94,7 +96,7 @@ class RunFollower:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s), self._changed:
                 await self._changed.wait_for(lambda: self.parts != known)
-        return {name: html for name, html in self.parts.items() if known.get(name) != html}
+        return {name: text for name, text in self.parts.items() if known.get(name) != text}
 
     def seen(self) -> Seen:
         where = f"logs in {self.logs}" if self.history.parties else f"there are no logs in {self.logs}"
@@ -111,23 +113,35 @@ class RunFollower:
         return bool(facts)
 
     async def _look(self) -> None:
-        """Read and draw away from the event loop, and never both at once."""
+        """Look again and again; a page that cannot be drawn stands still, and says so."""
         while True:
-            async with self._one_at_a_time:
-                new = await asyncio.to_thread(self._read)
-            now = (
-                tuple(status.order for status in self.board.statuses.values()),
-                self.board.fresh(),
-                self._listening,
-            )
-            if new or now != self._drawn:
-                self._drawn = now
-                async with self._one_at_a_time:
-                    parts = await asyncio.to_thread(run_parts, self.seen())
-                async with self._changed:
-                    self.parts = parts
-                    self._changed.notify_all()
+            try:
+                await self._draw_what_is_new()
+            except Exception as error:  # noqa: BLE001 - of logs that others wrote: it must not end in silence
+                self._drawn = None
+                problem = printable(f"This page stands still: it could not be drawn ({error!r}).")
+                await self._show({**self.parts, "source": html.escape(problem)})
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _draw_what_is_new(self) -> None:
+        """Read and draw away from the event loop, and never both at once."""
+        async with self._one_at_a_time:
+            new = await asyncio.to_thread(self._read)
+        now = (
+            tuple(status.order for status in self.board.statuses.values()),
+            self.board.fresh(),
+            self._listening,
+        )
+        if new or now != self._drawn:
+            async with self._one_at_a_time:
+                parts = await asyncio.to_thread(run_parts, self.seen())
+            self._drawn = now
+            await self._show(parts)
+
+    async def _show(self, parts: dict[str, str]) -> None:
+        async with self._changed:
+            self.parts = parts
+            self._changed.notify_all()
 
     async def _listen(self) -> None:
         while True:

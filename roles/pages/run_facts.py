@@ -255,9 +255,15 @@ def _failures(seen: Seen) -> Iterator[tuple[int, str]]:
         yield from ((number, printable(why)) for why in reversed(one.failures))
 
 
+def thinned(rounds: list[RoundSoFar]) -> list[RoundSoFar]:
+    """At most MOST_POINTS of the rounds, equally far apart, the newest among them."""
+    apart = -(-len(rounds) // MOST_POINTS) or 1
+    return rounds[::-1][::apart][::-1]
+
+
 def _charts(seen: Seen) -> list[Chart]:
     """The curves that there are figures for; drawn again only when a figure changed."""
-    rounds, drawn = seen.rounds[-MOST_POINTS:], []
+    rounds, drawn = thinned(seen.rounds), []
     name = _metric_name(seen)
     measured = tuple((one.number, one.metrics[name]) for one in rounds if name in one.metrics)
     if measured:

@@ -40,8 +40,9 @@ _TOO_WIDE = """() => {
   const out = [...document.querySelectorAll('body *')].filter(one => {
     const box = one.getBoundingClientRect();
     if (!box.width || box.right <= wide + 1) return false;
+    if (one.closest('.unseen')) return false;
     for (let up = one.parentElement; up; up = up.parentElement)
-      if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(up).overflowX)) return false;
+      if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false;
     return true;
   });
   return out.map(one => `${one.tagName}.${one.getAttribute('class') || ''}`).slice(0, 5);

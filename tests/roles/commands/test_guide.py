@@ -23,7 +23,7 @@ QUICK = ("--rounds", "2", "--local-epochs", "1", "--opening-s", "20", "--patienc
 
 
 class Walk:
-    """The steps of a section, each with what its text says is carried from one machine to another."""
+    """The steps of a section; what its text says is carried from one machine to another, the tests carry."""
 
     def __init__(self, folder: Path, section: str) -> None:
         self.steps = section.split("#### Step ")[1:] or [section]

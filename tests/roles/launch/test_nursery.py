@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.federations import wait_until
-from tests.support.refusals import require_mentions
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.launch import nursery
 from veilsum.roles.launch.nursery import Forked, Nursery
@@ -99,6 +100,20 @@ def test_two_forked_children_draw_different_randomness_from_every_source() -> No
     first, second = asyncio.run(what_children_say([["peer"], ["peer"]]))
     equal = [name for name, drawn in first["draws"].items() if drawn == second["draws"][name]]
     assert not equal
+
+
+@pytest.mark.usefixtures("own_program")
+def test_a_nursery_that_does_not_answer_is_given_up_with_what_does_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fork_from_one_that_stands_still() -> None:
+        async with Nursery(preloading=False) as one:
+            os.kill(one.pid, signal.SIGSTOP)
+            await one.fork(["peer"])
+
+    monkeypatch.setattr(nursery, "ANSWER_WITHIN_S", 0.1)
+    with refusal(LocalProtocolError, "0.1", "--no-preload"):
+        asyncio.run(fork_from_one_that_stands_still())
 
 
 @pytest.mark.usefixtures("own_program")

@@ -18,6 +18,7 @@ from veilsum.roles.monitor.history import RunHistory
 from veilsum.roles.monitor.log_tail import LogTail
 from veilsum.roles.monitor.status import Status
 from veilsum.roles.monitor.watching import Board
+from veilsum.roles.pages import follower as follower_module
 from veilsum.roles.pages import run_facts
 from veilsum.roles.pages.follower import LiveBoard, RunFollower
 from veilsum.roles.pages.run_facts import Seen, facts_of
@@ -229,6 +230,17 @@ def test_the_table_is_bounded_and_says_what_it_leaves_out(
     assert [one["number"] for one in facts_of(seen_of(loaded, run))["rounds"]] == [8, 7, 6]
 
 
+def test_curves_of_a_long_run_have_few_points_from_its_beginning_to_its_newest_round(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_facts, "MOST_POINTS", 4)
+    run = ToldRun(tmp_path)
+    run.start()
+    for more, drawn in ((4, [1, 2, 3, 4]), (1, [1, 3, 5]), (7, [3, 6, 9, 12])):
+        run.commit(more)
+        assert [one.number for one in run_facts.thinned(seen_of(loaded, run).rounds)] == drawn
+
+
 def test_tables_say_what_they_are_and_sections_have_names(loaded: LoadedFederation, tmp_path: Path) -> None:
     run = ToldRun(tmp_path)
     run.start()
@@ -272,6 +284,29 @@ def test_a_follower_tells_only_what_changed(loaded: LoadedFederation, tmp_path: 
     assert first == known == set(PARTS)
     assert "look at this" in changed["notes"]
     assert "rounds" not in changed
+
+
+def test_a_page_that_cannot_be_drawn_says_so_and_goes_on_when_it_can(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(seen: Seen) -> dict[str, str]:
+        raise ValueError("<what nobody thought of>")
+
+    async def follow() -> tuple[dict[str, str], dict[str, str]]:
+        run = ToldRun(tmp_path)
+        run.start()
+        follower = RunFollower(loaded, run.logs, tmp_path)
+        with monkeypatch.context() as broken:
+            broken.setattr(follower_module, "run_parts", fail)
+            async with follower.following():
+                stood = await follower.next_parts({}, 30)
+                broken.undo()
+                return stood, await follower.next_parts(stood, 30)
+
+    stood, drawn = asyncio.run(follow())
+    assert set(stood) == {"source"}
+    assert "&lt;what nobody thought of&gt;" in stood["source"]
+    assert set(drawn) == set(PARTS)
 
 
 def test_the_command_writes_the_page_as_one_file_without_scripts(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from veilsum.simulations.attacks.budget import Budget
 from veilsum.simulations.attacks.gradient.analytic import Analytic
 from veilsum.simulations.attacks.gradient.matching import Reconstruction
 from veilsum.simulations.attacks.gradient.targets import Target
+from veilsum.simulations.audit import runner
 from veilsum.simulations.audit.runner import Outcome
 from veilsum.simulations.commands.audit.gate import gate
 
@@ -141,6 +142,21 @@ def test_a_batch_that_nobody_asked_for_and_that_fails_keeps_the_rows_there_are(
     assert cli.main([*asked, "--fail-on", "batch-leaks"]) == 1
     assert "not judged" in capsys.readouterr().err
     assert cli.main([*asked, "--images", "1,16"]) == 1
+
+
+def test_commands_end_with_3_on_a_leak_and_write_their_report_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    asked = ["--fail-on", "leaks", "--html", str(page)]
+    assert cli.main(["audit", "run", "--scheme", "plain", "--attack", "analytic", *asked]) == 3
+    require_mentions(capsys.readouterr().err, "plain/none/server")
+    assert page.read_text().startswith("<!doctype html>")
+    page.unlink()
+    monkeypatch.setattr(runner, "run_requests", lambda *_, **__: Outcome([LEAK]))
+    assert cli.main(["audit", "all", "--scale", "smoke", *asked]) == 3
+    require_mentions(capsys.readouterr().err, "masked/none/server")
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def forbid_playing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.brokers.broker import needs_mosquitto
+from tests.support.launches import run_veilsum
 from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.cli.main import main
@@ -122,6 +124,22 @@ def test_launch_and_simulate_of_one_file_refuse_own_folders_that_nobody_named(
     assert not (fed / "state").exists()
     assert main(["launch", str(fed), "--data", "alice=alice,bob=bob"]) == 2
     require_mentions(capsys.readouterr().err, "eve")
+
+
+@needs_mosquitto
+def test_launch_and_simulate_give_the_same_model_with_folders_named_on_their_command_lines(
+    folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    fed = tmp_path / "fed"
+    create_federation(fed, configured(folders, data=str(folders["alice"]), max_weight=50, seed=7))
+    named = ["--data", ",".join(f"{name}={folder}" for name, folder in folders.items())]
+    hashes = []
+    for words in (["simulate", str(fed / "federation.toml")], ["launch", str(fed)]):
+        out = tmp_path / f"{words[0]}.json"
+        done = run_veilsum(*words, *named, "--json", str(out))
+        assert done.returncode == 0, done.stdout + done.stderr
+        hashes.append(json.loads(out.read_text())["model_sha256"])
+    assert hashes == [simulate(configured(folders, seed=7, max_weight=50)).figures()["model_sha256"]] * 2
 
 
 def test_a_role_reads_its_own_entry_and_the_server_the_first(
