@@ -9,11 +9,11 @@ Implements specs/invitations.md, sections 1 and 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veilsum.protocol.crypto.identity import Identity, Role
+from veilsum.protocol.crypto.identity import Identity, PublicIdentity, Role
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
@@ -110,8 +110,17 @@ def revoke(folder: Path, name: str) -> None:
     publish_logins(folder, signed, {user: line for user, line in logins.items() if user != name})
 
 
-def enrol(folder: Path, organiser_folder: Path, files: Sequence[Path], login: Path | None) -> SignedRoster:
-    """Enrol parties by enrolment files, public files or folders with these; all of them in one version, or none."""
+def enrol(
+    folder: Path,
+    organiser_folder: Path,
+    files: Sequence[Path],
+    login: Path | None,
+    compare: Callable[[Sequence[PublicIdentity]], None] | None = None,
+) -> SignedRoster:
+    """Enrol parties by enrolment files, public files or folders with these; all of them in one version, or none.
+
+    `compare` gets their keys before anything is changed, and raises if these are not the parties'.
+    """
     if login is not None and len(files) != 1:
         raise ParameterError(["--login goes with the file of one party"])
     signed = read_roster(folder / ROSTER_FILE)
@@ -123,6 +132,8 @@ def enrol(folder: Path, organiser_folder: Path, files: Sequence[Path], login: Pa
             answered.append(reply)
         else:
             newcomers.append(newcomer_from_files(path, login))
+    if compare is not None:
+        compare([one.identity for one in newcomers])
     after = add_newcomers(folder, organiser_folder, newcomers)
     for reply in answered:
         opened, used = _records(folder, reply.identity.name)

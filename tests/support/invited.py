@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -44,3 +45,10 @@ def rewritten(path: Path, target: Path, change: Callable[[dict[str, Any]], None]
     change(document)
     target.write_text(json.dumps(document))
     return target
+
+
+class TypingPerson(io.StringIO):
+    """Somebody who types, in place of standard input."""
+
+    def isatty(self) -> bool:
+        return True

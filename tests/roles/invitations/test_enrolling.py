@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.invited import CONFIG, NAMES, answer, contents, invited, place_of, rewritten
+from tests.support.invited import CONFIG, NAMES, TypingPerson, answer, contents, invited, place_of, rewritten
 from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.broker.files import read_logins
 from veilsum.roles.broker.logins import password_matches
+from veilsum.roles.cli import main as cli
 from veilsum.roles.federation.enrolment import create_federation, create_party, evict_party
 from veilsum.roles.federation.folder import load_federation, require_complete
 from veilsum.roles.federation.keystore import load_identity
@@ -114,6 +115,27 @@ def test_a_party_that_was_evicted_needs_another_invitation_and_another_folder(
         place_of(again, tmp_path / "alice").is_settled  # noqa: B018 - it refuses
     enrol(fed, fed / "organiser", [answer(again, tmp_path / "alice-2")], None)
     assert load_federation(fed).roster.participants == ("alice",)
+
+
+@pytest.mark.parametrize(
+    ("typed", "more", "enrols"),
+    [("yes\n", [], True), ("y\n", [], False), ("no\n", [], False), ("", [], False), ("", ["--yes"], True)],
+)
+def test_at_a_terminal_nobody_is_enrolled_before_the_words_were_compared(
+    fed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: str,
+    more: list[str],
+    enrols: bool,
+) -> None:
+    path = invited(fed)
+    reply, before = answer(path, tmp_path / "alice"), contents(fed)
+    monkeypatch.setattr("sys.stdin", TypingPerson(typed))
+    assert cli.main(["roster", "add", str(fed), str(reply), *more]) == (0 if enrols else 2)
+    assert words_of_identity(read_reply(reply).identity) in capsys.readouterr().out
+    assert (contents(fed) != before) is enrols
 
 
 def test_a_replaced_invitation_and_a_revoked_one_enrol_nobody(fed: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.invited import CONFIG, NAMES, answer, contents, invited, place_of, rewritten
+from tests.support.invited import CONFIG, NAMES, TypingPerson, answer, contents, invited, place_of, rewritten
 from tests.support.refusals import refusal
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.crypto.secret import Secret
@@ -95,13 +95,6 @@ def test_wrong_words_are_refused_before_anything_is_written(
     path = invited(fed)
     assert join(path, tmp_path / "alice", typed, monkeypatch) == 2
     assert not (tmp_path / "alice").exists()
-
-
-class TypingPerson(io.StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_at_a_terminal_a_slip_is_told_and_the_words_are_asked_for_again(
