@@ -1,9 +1,8 @@
 """One attempt of one round, and one set-up of a session: the machines that schemes are made of.
 
 A scheme writes an `AttemptMachine` for the server and one for the participant. The machines know their phase,
-a deadline and, when they are done, an outcome; sessions, attempts, retries and models are the business of
-server.py and participant.py beside this file. Handlers check everything before they change anything, so that
-a refused message changes nothing:
+a deadline and, when they are done, an outcome; sessions, attempts, retries and models are the business of server.py and
+participant.py beside this file. Handlers check everything first, so that a refused message changes nothing:
 
     class MyServer(AttemptMachine):
         table = TransitionTable(...)
@@ -12,9 +11,8 @@ a refused message changes nothing:
         def collect(self, sender, message, now): ...
 
 Machines derive from `AttemptMachine` and from nothing else. What two of them share is a part that is handed over: its
-methods say what follows, as a `NextPhase` or as a `Failed`, and the machine goes there (`follow`). A part never keeps
-its machine, nor a method of it: what an attempt held, vectors as large as the model and keys, is to be gone when it
-ends.
+methods say what follows, as a `NextPhase` or as a `Failed`, and the machine goes there (`follow`). A part keeps neither
+its machine nor a method of it, so that vectors and keys of an attempt are gone when it ends.
 
 Implements specs/schemes.md, section 1.
 """

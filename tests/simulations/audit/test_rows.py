@@ -184,7 +184,7 @@ def test_a_view_is_saved_and_attacked_from_its_file(
     assert [one["row"] for one in rows] == ["attack"] * 4 + ["null"]
     assert "no truth is known" in capsys.readouterr().out
     saved.write_bytes(b"something else")
-    assert cli.main(["audit", "run", "--view", str(saved)]) == 1
+    assert cli.main(["audit", "run", "--view", str(saved)]) == 2
     require_mentions(capsys.readouterr().err, saved, "view")
 
 

@@ -321,13 +321,19 @@ def test_room_that_others_waited_for_is_announced_when_the_application_makes_it(
     assert len(taken(b)) >= 6
 
 
-def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
+def half_arrived() -> tuple[Endpoint, Endpoint]:
+    """A sender, and who has two chunks of its message."""
     a, b = keyed("a", life(1)), keyed("b", life(2))
-    a.send("b", [bytes(300)], give_up_at=9.0)
+    a.send("b", [bytes(300)], give_up_at=1e6)
     introduce(a, b)
     for datagram in drain(a)[:2]:
         b.receive_datagram("a", datagram, 0.0)
     drain(b)
+    return a, b
+
+
+def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
+    _, b = half_arrived()
     assert b.held_bytes("a") > 300
     deadline = b.next_deadline()
     assert deadline == TINY.idle_s
@@ -338,12 +344,7 @@ def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
 
 def test_a_sender_whose_chunks_get_lost_keeps_what_arrived_as_long_as_it_is_heard_asking() -> None:
     """Forgetting it would make the sender repeat what it takes to have arrived, and no faster than it is forgotten."""
-    a, b = keyed("a", life(1)), keyed("b", life(2))
-    a.send("b", [bytes(300)], give_up_at=1e6)
-    introduce(a, b)
-    for datagram in drain(a)[:2]:
-        b.receive_datagram("a", datagram, 0.0)
-    drain(b)
+    a, b = half_arrived()
     held = b.held_bytes("a")
     for now in (0.75 * TINY.idle_s, 1.5 * TINY.idle_s):
         a.link_restored()
