@@ -119,14 +119,23 @@ def write_model(path: Path, model: Model) -> None:
     save_model(path, model, ((_TENSOR, (len(model),)),))
 
 
+class OtherModel(ParameterError):
+    """A file holds another model than the one that was stated."""
+
+
+def is_stated(model: Model, stated: FirstModel | AgreedModel) -> bool:
+    from veilsum.protocol.chain.state import hash_model
+
+    return len(model) == stated.length and hash_model(model) == stated.model_hash
+
+
 def read_stated_model(path: Path, stated: FirstModel | AgreedModel, by: str) -> Model:
     """The model in a file, if it is the one that was stated."""
-    from veilsum.protocol.chain.state import hash_model
     from veilsum.roles.learning.model_files import load_model
 
     model = load_model(path)
-    if len(model) != stated.length or hash_model(model) != stated.model_hash:
-        raise ParameterError(
+    if not is_stated(model, stated):
+        raise OtherModel(
             [
                 f"{path} holds another model than the one {by}: get the file {MODEL_FILE} of a party's key folder, "
                 "or let the parties state it anew: veilsum keys first-model"

@@ -39,6 +39,7 @@ from veilsum.roles.federation.anchoring import (
 from veilsum.roles.federation.beginning import (
     MODEL_FILE,
     agreed_model,
+    is_stated,
     state_first_models,
     who_states_anew,
     write_model,
@@ -337,7 +338,7 @@ def _sign(
     )
     for one in change.sent.values():
         keep_statement(folder, one)
-    if change.model is not None:
+    if change.model is not None and agreed is not None and is_stated(change.model, agreed):
         write_model(folder / MODEL_FILE, change.model)
     _publish(folder, signed, change.logins)
     return signed

@@ -9,7 +9,6 @@ A run that goes on from a checkpoint tells how many rounds it has; later ones th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +23,8 @@ MOST_EACH = 20
 MOST_PARTIES = 20_000
 _LONGEST_TEXT = 500
 _LARGEST = 2**53
+_LARGEST_FIGURE = 1e40
+"""More than any float32; what is near the end of the floats cannot be drawn."""
 
 
 class RunState(StrEnum):
@@ -292,7 +293,7 @@ def _number(value: object) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= _LARGEST_FIGURE else None
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -1,22 +1,30 @@
 """Reading the logs of a federation's processes while they are written, and after.
 
-Each call reads what is new, in bounded pieces. Lines that are too long or no JSON object are passed over: a user's own
-code prints into the same files. A file that became shorter, or another one, is read from its start.
+However long the logs are, a small piece of each is in memory, and a call ends after so many facts: the next one goes
+on where it ended. Facts come in the order of the times that they name, as far as each log is in that order.
+Lines that are too long or no JSON object are passed over: a user's own code prints into the same files. A file that
+became shorter, or another one, is read from its start.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 MOST_FILES = 2000
-_MOST_AT_ONCE = 4 << 20
+MOST_FACTS = 100_000
+"""So many facts at the most come of one call."""
+_PIECE = 64 << 10
 _LONGEST_LINE = 1 << 20
+Told: TypeAlias = tuple[str, dict[str, Any]]
+"""Whose log it stands in, and the fact."""
 _WITHOUT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe under the name of a log must not keep us waiting."""
 
@@ -37,31 +45,50 @@ class LogTail:
 
     folder: Path
     _readings: dict[Path, _Reading] = field(default_factory=dict)
+    _going_on: Iterator[Told] | None = None
 
-    def facts(self) -> list[tuple[str, dict[str, Any]]]:
-        """What is new since the last call: whose log, and the fact, by the time that the facts name."""
+    def facts(self) -> Iterator[Told]:
+        """What is new since the last call, or was left by it."""
+        if self._going_on is None:
+            self._going_on = heapq.merge(*map(self._read, self._files()), key=_named_time)
+        taken = 0
+        for told in islice(self._going_on, MOST_FACTS):
+            taken += 1
+            yield told
+        if taken < MOST_FACTS:
+            self._going_on = None
+
+    def _files(self) -> list[Path]:
         try:
-            files = sorted(self.folder.glob("*.log"))[:MOST_FILES]
+            return sorted(self.folder.glob("*.log"))[:MOST_FILES]
         except OSError:
             return []
-        found = [(path.stem, fact) for path in files for fact in self._read(path)]
-        return sorted(found, key=lambda one: str(one[1].get("at", "")))
 
-    def _read(self, path: Path) -> Iterator[dict[str, Any]]:
+    def _read(self, path: Path) -> Iterator[Told]:
+        while piece := self._next_piece(path):
+            for fact in _facts_in(self._readings[path], piece):
+                yield path.stem, fact
+
+    def _next_piece(self, path: Path) -> bytes:
+        """Opened for each piece: there may be more logs than a process may hold open."""
         try:
             with os.fdopen(os.open(path, _WITHOUT_WAITING), "rb") as file:
                 known = os.fstat(file.fileno())
                 if not stat.S_ISREG(known.st_mode):
-                    return
+                    return b""
                 reading = self._readings.get(path)
                 if reading is None or reading.inode != known.st_ino or reading.offset > known.st_size:
                     reading = self._readings[path] = _Reading(known.st_ino)
                 file.seek(reading.offset)
-                while piece := file.read(_MOST_AT_ONCE):
-                    reading.offset += len(piece)
-                    yield from _facts_in(reading, piece)
+                piece = file.read(_PIECE)
         except OSError:
-            return
+            return b""
+        reading.offset += len(piece)
+        return piece
+
+
+def _named_time(told: Told) -> str:
+    return str(told[1].get("at", ""))
 
 
 def _facts_in(reading: _Reading, piece: bytes) -> Iterator[dict[str, Any]]:

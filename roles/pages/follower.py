@@ -103,14 +103,17 @@ class RunFollower:
         return Seen(self.loaded, self.history, self.board, self.board.fresh(), f"{where}; {self._listening}.")
 
     def _draw_whole(self) -> str:
-        self._read()
+        while self._read():
+            pass
         return run_page(self.seen())
 
     def _read(self) -> bool:
-        facts = self._tail.facts()
-        for writer, fact in facts:
+        """Take in what is new, or the next part of it; whether there was any."""
+        new = False
+        for writer, fact in self._tail.facts():
             self.history.take(fact, writer)
-        return bool(facts)
+            new = True
+        return new
 
     async def _look(self) -> None:
         """Look again and again; a page that cannot be drawn stands still, and says so."""

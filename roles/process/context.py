@@ -13,7 +13,12 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.file import FILE_NAME
-from veilsum.roles.federation.beginning import MODEL_FILE, require_agreed, servers_first_model
+from veilsum.roles.federation.beginning import (
+    MODEL_FILE,
+    OtherModel,
+    require_agreed,
+    servers_first_model,
+)
 from veilsum.roles.federation.folder import KEYS_FOLDER, LoadedFederation, enter_federation, require_complete
 from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.federation.signed_roster import RosterRefused
@@ -173,12 +178,17 @@ def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) 
     return Measuring(learner, log, turn, config.tell_metric)
 
 
-def defence_notes(context: RoleContext, learner: Learner | None) -> Iterator[str]:
-    """What the defence leaves open, and what it gives this party in figures."""
+def starting_notes(context: RoleContext, learner: Learner | None) -> Iterator[str]:
+    """What the defence leaves open, and what it gives this party in figures; a first model that was not taken."""
     from veilsum.roles.learning.defences.keeping import KeepingLearner
     from veilsum.roles.learning.defences.parse import parse_defence
 
-    config = context.loaded.config
+    loaded, config = context.loaded, context.loaded.config
+    if learner is None and context.options.init is None and (loaded.folder / MODEL_FILE).exists():
+        try:
+            servers_first_model(loaded.folder, config, loaded.signed)
+        except OtherModel as problem:
+            yield f"{problem}; the server goes by the one that the parties hold"
     if isinstance(learner, KeepingLearner):
         yield from parse_defence(config.defence, config.code).warnings(config)
         yield from learner.notes(config.rounds)
@@ -201,7 +211,12 @@ def initial_model(context: RoleContext, learner: Learner | None) -> Model | None
         scheme, file = loaded.config.load_scheme(), loaded.folder / MODEL_FILE
         if not holds_model(scheme, context.name) or (scheme.has_chain and not file.exists()):
             return None
-        return servers_first_model(loaded.folder, loaded.config, loaded.signed)
+        try:
+            return servers_first_model(loaded.folder, loaded.config, loaded.signed)
+        except OtherModel:
+            if not scheme.has_chain:
+                raise
+            return None
     return _given_or_made(options, None if learner is None else learner.initial_model())
 
 

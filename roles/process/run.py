@@ -53,7 +53,6 @@ from veilsum.roles.process.clock import date, monotonic
 from veilsum.roles.process.context import (
     RoleContext,
     RoleOptions,
-    defence_notes,
     enter_role,
     first_length,
     initial_model,
@@ -61,6 +60,7 @@ from veilsum.roles.process.context import (
     make_measuring,
     make_optimizer,
     make_party_learner,
+    starting_notes,
     state_folder,
 )
 from veilsum.roles.process.driver import Driver
@@ -131,7 +131,7 @@ def _run(
     warnings = (
         *starting_warnings(scheme, rules.parameters),
         *equipment_notes(equipment),
-        *defence_notes(context, learner),
+        *starting_notes(context, learner),
     )
     for text in warnings:
         log.say("warning", text=text)

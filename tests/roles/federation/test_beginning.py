@@ -9,19 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.anchoring import checkpoint_anchor
 from veilsum.roles.federation.beginning import MODEL_FILE, servers_first_model, write_model
-from veilsum.roles.federation.enrolment import add_party, create_federation, create_party, sign_again
+from veilsum.roles.federation.enrolment import (
+    add_party,
+    create_federation,
+    create_party,
+    sign_again,
+    sign_checkpoint,
+)
 from veilsum.roles.federation.first_models import FIRST_MODEL_FILE, state_first_model, write_first_model
 from veilsum.roles.federation.folder import enter_federation, load_federation
 from veilsum.roles.federation.pins import pin_organiser
 from veilsum.roles.federation.signed_roster import read_roster
 from veilsum.roles.learning import first_model
-from veilsum.roles.process.context import RoleOptions, enter_role, first_length, initial_model
+from veilsum.roles.process.context import RoleOptions, enter_role, first_length, initial_model, starting_notes
 
 NAMES = ("alice", "bob", "carol")
 MODEL = np.arange(7, dtype=np.float32)
@@ -80,9 +87,6 @@ def test_a_server_that_holds_the_model_has_it_from_the_enrolment_of_one_party(
     context = enter_role(Role.SERVER, RoleOptions(fed, "server"))
     begun = initial_model(context, None)
     assert begun is not None and begun.tobytes() == MODEL.tobytes()
-    write_model(fed / MODEL_FILE, MODEL + 1)
-    with refusal(ParameterError, MODEL_FILE, "another"):
-        initial_model(context, None)
     (fed / MODEL_FILE).unlink()
     if scheme == "masked":
         assert initial_model(context, None) is None, "the parties give it the one that is signed"
@@ -103,6 +107,43 @@ def test_a_model_that_is_not_the_stated_one_is_not_enrolled(tmp_path: Path) -> N
         add_party(fed, fed / "organiser", folder, None)
     assert (fed / "roster.json").read_bytes() == before
     assert not (fed / MODEL_FILE).exists()
+
+
+def test_who_comes_after_a_checkpoint_with_another_first_model_leaves_that_of_the_server_alone(
+    tmp_path: Path,
+) -> None:
+    fed = office(tmp_path, "masked", "vectors:5")
+    for name in NAMES[:2]:
+        enrol(fed, name, Role.CLIENT, with_model=True)
+    sign_again(fed, fed / "organiser")
+    anchor = load_federation(fed).roster.anchor
+    assert anchor is not None
+    sign_checkpoint(fed, fed / "organiser", checkpoint_anchor(anchor, 5, bytes([1]) * 32, NAMES[:2], 2))
+    folder = tmp_path / "carol"
+    identity, _ = create_party(folder, "carol", Role.CLIENT)
+    write_first_model(folder / FIRST_MODEL_FILE, state_first_model(identity, MODEL + 1))
+    write_model(folder / MODEL_FILE, MODEL + 1)
+    add_party(fed, fed / "organiser", folder, None)
+    loaded = load_federation(fed)
+    assert "carol" in loaded.roster.participants
+    assert servers_first_model(fed, loaded.config, loaded.signed).tobytes() == MODEL.tobytes()
+
+
+@pytest.mark.parametrize("scheme", ["masked", "plain"])
+def test_a_first_model_that_is_not_the_signed_one_is_as_none_where_parties_vouch_for_theirs(
+    tmp_path: Path, scheme: str
+) -> None:
+    fed = office(tmp_path, scheme)
+    for name in NAMES:
+        enrol(fed, name, Role.CLIENT, with_model=True)
+    write_model(fed / MODEL_FILE, MODEL + 1)
+    context = enter_role(Role.SERVER, RoleOptions(fed, "server"))
+    require_mentions(" ".join(starting_notes(context, None)), fed / MODEL_FILE, "parties")
+    if scheme == "masked":
+        assert initial_model(context, None) is None
+    else:
+        with refusal(ParameterError, fed / MODEL_FILE):
+            initial_model(context, None)
 
 
 def test_parties_without_a_chain_that_begin_with_different_models_are_refused_by_name(tmp_path: Path) -> None:

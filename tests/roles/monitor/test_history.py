@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from veilsum.roles.monitor import history as module
+from veilsum.roles.monitor import log_tail
 from veilsum.roles.monitor.history import RunHistory, RunState
 from veilsum.roles.monitor.log_tail import LogTail
 
@@ -163,7 +166,7 @@ def test_each_line_of_the_logs_is_read_once_and_only_when_it_is_whole(tmp_path: 
 def test_a_log_that_was_begun_anew_is_read_from_its_start(tmp_path: Path) -> None:
     log, tail = tmp_path / "p1.log", LogTail(tmp_path)
     log.write_text(lines({"fact": "a", "number": 1}, {"fact": "a", "number": 2}))
-    assert len(tail.facts()) == 2
+    assert len(list(tail.facts())) == 2
     log.write_text(lines({"fact": "a", "number": 3}))
     assert list(numbers(tail)) == [("p1", 3)]
 
@@ -171,7 +174,7 @@ def test_a_log_that_was_begun_anew_is_read_from_its_start(tmp_path: Path) -> Non
 def test_a_line_without_end_takes_no_memory_and_what_follows_it_is_read(tmp_path: Path) -> None:
     log, tail = tmp_path / "p1.log", LogTail(tmp_path)
     log.write_text('{"fact": "' + "x" * (6 << 20))
-    assert tail.facts() == []
+    assert list(tail.facts()) == []
     assert all(len(one.begun) <= 1 << 20 for one in tail._readings.values())
     with log.open("a") as file:
         file.write('"}\n' + lines({"fact": "a", "number": 1}))
@@ -182,11 +185,43 @@ def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p1.log")
     (tmp_path / "p2.log").mkdir()
     (tmp_path / "p3.log").symlink_to(tmp_path / "gone")
-    assert LogTail(tmp_path).facts() == []
-    assert LogTail(tmp_path / "nowhere").facts() == []
+    assert list(LogTail(tmp_path).facts()) == []
+    assert list(LogTail(tmp_path / "nowhere").facts()) == []
 
 
 def test_facts_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(lines({"fact": "a", "at": "2", "number": 2}))
     (tmp_path / "b.log").write_text(lines({"fact": "a", "at": "1", "number": 1}))
     assert list(numbers(LogTail(tmp_path))) == [("b", 1), ("a", 2)]
+
+
+def test_a_call_tells_a_bounded_number_of_facts_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_tail, "MOST_FACTS", 3)
+    for name, odd in (("a", 1), ("b", 0)):
+        facts = [{"fact": "a", "at": str(number), "number": number} for number in range(odd, 8, 2)]
+        (tmp_path / f"{name}.log").write_text(lines(*facts))
+    tail = LogTail(tmp_path)
+    told = [[number for _, number in numbers(tail)] for _ in range(4)]
+    assert told == [[0, 1, 2], [3, 4, 5], [6, 7], []]
+
+
+def test_long_logs_take_little_memory_while_they_are_read(tmp_path: Path) -> None:
+    for name in ("p1", "p2"):
+        (tmp_path / f"{name}.log").write_bytes(b'{"fact":""}\n' * 100_000)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in LogTail(tmp_path).facts()) == log_tail.MOST_FACTS
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("told", [1.7e308, -1.7e308, 1e41, float("inf"), float("nan"), 10**400])
+def test_a_figure_that_nobody_can_draw_is_as_if_it_had_not_been_said(told: float) -> None:
+    history = RunHistory()
+    history.take({"fact": "trained", "round": 1, "loss": told}, "p1")
+    history.take({"fact": "measured", "round": 1, "metrics": {"accuracy": told, "loss": 3.4e38}}, "p1")
+    assert history.rounds[1].losses == {}
+    assert history.rounds[1].metrics == {"loss": 3.4e38}

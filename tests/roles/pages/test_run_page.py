@@ -174,6 +174,16 @@ def test_what_others_wrote_is_text_and_nothing_else(loaded: LoadedFederation, tm
     assert not {"\x1b", "\u202e", "\x00"} & set(text)
 
 
+def test_the_largest_figures_that_are_kept_are_drawn(loaded: LoadedFederation, tmp_path: Path) -> None:
+    run = ToldRun(tmp_path)
+    run.start()
+    run.commit(2)
+    for number, figure in ((1, 1e40), (2, -1e40)):
+        run.say("p1", "trained", round=number, loss=figure)
+        run.say("p1", "measured", round=number, metrics={"accuracy": figure, "loss": figure})
+    assert Elements(run_page(seen_of(loaded, run))).tags.count("svg") == 3
+
+
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
 def test_a_time_that_no_calendar_here_has_is_as_none(
     loaded: LoadedFederation, tmp_path: Path, at: str

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tables.framing_table import introduced_member
+from tests.support.tables.framing_table import TINY, introduced_member
+from tests.transport.framing.test_framing_situations import drain, introduce, keyed, life
 from veilsum.transport.framing.datagrams import Chunk
 from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MOST_CHUNKS_AHEAD, Incoming
 from veilsum.transport.limits import KIB, MIB, Limits
+from veilsum.transport.lines.datagrams import PROBE
 
 LIFE = bytes(7) + b"\1"
 
@@ -99,3 +101,39 @@ def test_a_member_that_announces_much_in_many_messages_holds_up_nobody() -> None
     delivered = b.take()
     assert delivered is not None
     assert (delivered.sender, bytes(delivered.payload)) == ("a", b"hello")
+
+
+def half_arrived() -> tuple[Endpoint, Endpoint]:
+    """A sender, and who has two chunks of it."""
+    a, b = keyed("a", life(1)), keyed("b", life(2))
+    a.send("b", [bytes(300)], give_up_at=1e6)
+    introduce(a, b)
+    for datagram in drain(a)[:2]:
+        b.receive_datagram("a", datagram, 0.0)
+    drain(b)
+    return a, b
+
+
+def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
+    _, b = half_arrived()
+    assert b.held_bytes("a") > 300
+    assert b.next_deadline() == TINY.idle_s
+    b.handle_deadline(TINY.idle_s)
+    assert b.held_bytes("a") == 0
+    assert b.next_deadline() is None
+
+
+def test_a_sender_whose_chunks_get_lost_keeps_what_arrived_as_long_as_it_is_heard_asking() -> None:
+    """Forgetting it would make the sender repeat what it takes to have arrived, and no faster than it is forgotten."""
+    a, b = half_arrived()
+    held = b.held_bytes("a")
+    for now in (0.75 * TINY.idle_s, 1.5 * TINY.idle_s):
+        a.link_restored()
+        (asking,) = drain(a, now)
+        assert asking[3] == PROBE
+        b.receive_datagram("a", asking, now)
+        drain(b)
+        b.handle_deadline(now)
+        assert b.held_bytes("a") == held
+    b.handle_deadline(2.5 * TINY.idle_s)
+    assert b.held_bytes("a") == 0

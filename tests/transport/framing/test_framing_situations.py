@@ -13,7 +13,7 @@ from veilsum.transport.framing.endpoint import Endpoint
 from veilsum.transport.framing.incoming import MESSAGE_OVERHEAD, Incoming
 from veilsum.transport.framing.outcomes import Acknowledged, Failed
 from veilsum.transport.limits import MIB, Limits
-from veilsum.transport.lines.datagrams import ACK, CHUNK, HEAD_BYTES, PROBE, pack_head, parse_head
+from veilsum.transport.lines.datagrams import ACK, CHUNK, HEAD_BYTES, pack_head, parse_head
 
 
 def keyed(address: str, life: bytes, limits: Limits = TINY) -> Endpoint:
@@ -319,43 +319,6 @@ def test_room_that_others_waited_for_is_announced_when_the_application_makes_it(
     assert len(drain(b)) == 1
     converse(a, b)
     assert len(taken(b)) >= 6
-
-
-def half_arrived() -> tuple[Endpoint, Endpoint]:
-    """A sender, and who has two chunks of its message."""
-    a, b = keyed("a", life(1)), keyed("b", life(2))
-    a.send("b", [bytes(300)], give_up_at=1e6)
-    introduce(a, b)
-    for datagram in drain(a)[:2]:
-        b.receive_datagram("a", datagram, 0.0)
-    drain(b)
-    return a, b
-
-
-def test_memory_of_a_sender_that_vanished_is_given_back() -> None:
-    _, b = half_arrived()
-    assert b.held_bytes("a") > 300
-    deadline = b.next_deadline()
-    assert deadline == TINY.idle_s
-    b.handle_deadline(deadline)
-    assert b.held_bytes("a") == 0
-    assert b.next_deadline() is None
-
-
-def test_a_sender_whose_chunks_get_lost_keeps_what_arrived_as_long_as_it_is_heard_asking() -> None:
-    """Forgetting it would make the sender repeat what it takes to have arrived, and no faster than it is forgotten."""
-    a, b = half_arrived()
-    held = b.held_bytes("a")
-    for now in (0.75 * TINY.idle_s, 1.5 * TINY.idle_s):
-        a.link_restored()
-        asking = drain(a, now)
-        assert [datagram[3] for datagram in asking] == [PROBE]
-        b.receive_datagram("a", asking[0], now)
-        drain(b)
-        b.handle_deadline(now)
-        assert b.held_bytes("a") == held
-    b.handle_deadline(2.5 * TINY.idle_s)
-    assert b.held_bytes("a") == 0
 
 
 def test_an_acknowledgement_cannot_be_forged_by_the_broker() -> None:
