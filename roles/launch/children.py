@@ -48,6 +48,8 @@ class Child:
     told_to_stop: bool = False
     ended_at: str = ""
     """When we saw it end, as facts tell the time."""
+    logged: bool = True
+    """Whether its log has all that it said."""
 
     @property
     def code(self) -> int | None:
@@ -87,6 +89,16 @@ class Child:
         self.facts.append(fact)
         return fact
 
+    def lack(self, log: Path, error: OSError) -> Mapping[str, Any] | None:
+        """Its log misses a line: a warning the first time."""
+        if self.logged:
+            self.logged = False
+            text = f"{log} lacks lines ({error.strerror}); the run goes on: make room there"
+            return self.take(
+                json.dumps({"at": told_time(), "party": self.name, "fact": "warning", "text": text})
+            )
+        return None
+
     async def watch(self, *readers: asyncio.Task[None]) -> None:
         """Return when it has ended and all that it said was read."""
         await self.process.wait()
@@ -95,17 +107,27 @@ class Child:
 
 
 async def keep_log(
-    folder: Path, name: str, stream: asyncio.StreamReader, take: Callable[[str], None] | None = None
+    folder: Path,
+    name: str,
+    stream: asyncio.StreamReader,
+    lacking: Callable[[Path, OSError], None],
+    take: Callable[[str], None] | None = None,
 ) -> None:
-    """Log what a process writes, line by line, and hand each line on."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with (folder / f"{name}.log").open("a", encoding="utf-8") as log:
-        async for raw in lines_of(stream):
-            line = raw.decode(errors="replace")
-            log.write(line)
-            log.flush()
-            if take is not None:
-                take(line)
+    """Log what a process writes, line by line, and hand each line on; a line that the disk does not take is `lacking`.
+
+    Whatever becomes of the log, the lines are read: their writer must not wait, and a run is judged by them.
+    """
+    path = folder / f"{name}.log"
+    async for raw in lines_of(stream):
+        line = raw.decode(errors="replace")
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with path.open("ab") as log:
+                log.write(line.encode())
+        except OSError as error:
+            lacking(path, error)
+        if take is not None:
+            take(line)
 
 
 async def lines_of(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -196,19 +196,23 @@ class Launch:
         process = await self._nursery.fork(arguments)
         child = self._children[name] = Child(name, process)
         logs = self.loaded.folder / LOGS_FOLDER
-        readers = [
-            asyncio.create_task(keep_log(logs, name, process.stderr, lambda line: self._take(child, line)))
-        ]
+
+        def take(line: str) -> None:
+            self._hear(child.take(line))
+
+        def lacking(log: Path, error: OSError) -> None:
+            self._hear(child.lack(log, error))
+
+        readers = [asyncio.create_task(keep_log(logs, name, process.stderr, lacking, take))]
         if name != BROKER:
-            readers.append(asyncio.create_task(keep_log(logs, name, process.stdout)))
+            readers.append(asyncio.create_task(keep_log(logs, name, process.stdout, lacking)))
         watching = self._watching[name] = asyncio.create_task(child.watch(*readers))
         watching.add_done_callback(lambda _: self._news.set())
         return child
 
     # Hearing, and stopping.
 
-    def _take(self, child: Child, line: str) -> None:
-        fact = child.take(line)
+    def _hear(self, fact: Mapping[str, Any] | None) -> None:
         if fact is not None:
             self._tell(fact)
             self._news.set()

@@ -10,6 +10,7 @@ Implements specs/guide.md, section 4.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import sys
 from collections.abc import Mapping
@@ -79,9 +80,14 @@ class RoleLog:
             )
             at = f"{datetime.datetime.now(datetime.UTC):%H:%M:%S}"
             line = printable(f"{at} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}")
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        self._write(line)
         self._ended = self._ended or fact in ("run_finished", "run_failed")
+
+    def _write(self, line: str) -> None:
+        """A line that the disk does not take is lost, and the run goes on."""
+        with contextlib.suppress(OSError):
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
 
     def tell(self, event: Event) -> None:
         """The line of an event, if it has one."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from veilsum.protocol.errors import AbortReason
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import PartyNamed
 from veilsum.roles.monitor.log import RoleLog
-from veilsum.roles.monitor.log_format import LOG_FORMATS
+from veilsum.roles.monitor.log_format import LOG_FORMATS, LogFormat
 
 
 def said(log_format: str, text: str) -> str:
@@ -48,3 +50,15 @@ def test_a_line_about_another_party_says_who_tells_it() -> None:
 
 def test_ordinary_text_is_left_as_it_is() -> None:
     assert "mallory, größer: C:\\path" in said("text", "größer: C:\\path")
+
+
+class FullDisk(io.StringIO):
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("log_format", LOG_FORMATS)
+def test_a_disk_that_takes_no_line_ends_no_run(log_format: LogFormat) -> None:
+    log = RoleLog("alice", log_format, FullDisk())
+    for _ in range(3):
+        log.say("warning", text="one more")
