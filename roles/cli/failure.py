@@ -17,6 +17,7 @@ from typing import Any
 from veilsum.roles.process.clock import told_time
 from veilsum.transport.printable import json_text, printable
 
+ERROR = "veilsum: error: "
 _FORMAT = "--log-format"
 _NAME = "--name"
 _SERVER = "server"
@@ -40,7 +41,7 @@ def stopped_line(arguments: Sequence[str], exit_code: int) -> str:
 
 
 def _for_people(message: str) -> str:
-    return f"veilsum: error: {printable(' '.join(message.split()))}"
+    return f"{ERROR}{printable(' '.join(message.split()))}"
 
 
 def _fact(party: str, fact: str, **fields: Any) -> str:

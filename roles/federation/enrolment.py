@@ -61,6 +61,7 @@ from veilsum.roles.federation.keystore import (
     create_identity,
     load_identity,
 )
+from veilsum.roles.federation.new_folder import make_folder
 from veilsum.roles.federation.newcomers import Newcomer, newcomer_from_files, sent_model, sent_statements
 from veilsum.roles.federation.pins import accept_roster, pin_organiser
 from veilsum.roles.federation.private_files import make_private_folder
@@ -104,7 +105,7 @@ def create_federation(
         config = replace(config, broker_ca=f"{BROKER_FOLDER}/{AUTHORITY}")
     config.require_workable()
     _require_free_names(config)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     config = _bring_code(folder, config.with_data_seen_from(folder))
     make_private_folder(folder / KEYS_FOLDER)
     replace_public_file(folder / FILE_NAME, config.to_toml().encode("utf-8"))

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from veilsum.protocol.errors import ParameterError
+
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[None]:
@@ -25,3 +27,11 @@ def whole_folder(folder: Path) -> Iterator[None]:
             if not was_there:
                 folder.rmdir()
         raise
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that a user named, or take the one that is there; one that cannot be made is a wrong request."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ParameterError([f"{folder} cannot be made ({error.strerror}): name another folder"]) from None

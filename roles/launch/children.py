@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from veilsum.roles.cli.failure import ERROR
 from veilsum.roles.process.clock import told_time
 
 LOGS_FOLDER = "logs"
@@ -62,6 +63,11 @@ class Child:
     def finished(self) -> bool:
         """Whether it came to the end of the run, however it left after that."""
         return self.code == 0 or self.told("run_finished")
+
+    @property
+    def reason(self) -> str:
+        """Its last words, without those that every command's error begins with."""
+        return self.last_words.removeprefix(ERROR)
 
     @property
     def failure(self) -> Mapping[str, Any] | None:

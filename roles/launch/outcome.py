@@ -151,4 +151,4 @@ def _why(child: Child) -> str:
         return f"had not ended {AFTER_END_S:g} s after the server"
     if child.code is not None and child.code < 0:
         return f"ended by {signal.Signals(-child.code).name}"
-    return child.last_words or f"ended with exit code {child.code}"
+    return child.reason or f"ended with exit code {child.code}"

@@ -153,7 +153,7 @@ class Launch:
         if not said:
             code = await child.process.wait()
             await asyncio.wait([self._watching[BROKER]])
-            refusal = f"the broker did not start: {child.last_words or 'no reason given'}"
+            refusal = f"the broker did not start: {child.reason or 'no reason given'}"
             raise ParameterError([refusal]) if code == EXIT_BAD_REQUEST else LocalProtocolError(refusal)
         self._tell({"party": BROKER, "fact": "broker", "text": said})
         self._broker = asyncio.create_task(self._watch_broker())

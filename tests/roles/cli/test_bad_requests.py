@@ -163,6 +163,22 @@ def test_a_federation_that_cannot_be_made_leaves_no_folder_in_its_way(
     assert content_of(tmp_path) == before
 
 
+@pytest.mark.parametrize("command", ["init", "new"])
+@pytest.mark.parametrize("folder", ["/proc/none/fed", "link"])
+def test_a_folder_that_cannot_be_made_is_a_wrong_request(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    folder: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("/nowhere/at/all")
+    assert cli.main([command, folder, "--scheme", "masked"]) == EXIT_BAD_REQUEST
+    require_mentions(capsys.readouterr().err, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_two_parties_are_told_to_become_more_and_not_to_protect_each_other_less(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
