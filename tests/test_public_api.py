@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 import veilsum
 from tests.support.federations import make_federation
-from tests.support.refusals import require_mentions
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol import schemes
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.schemes import find_scheme
@@ -207,6 +208,48 @@ def test_a_launch_says_how_far_it_came_and_why_it_ended(tmp_path: Path) -> None:
     outcome = Outcome(make_federation(tmp_path / "fed"), {}, 1.5)
     require_mentions(repr(outcome), "masked", "0", "2", outcome.exit_code)
     assert len(repr(outcome).splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong", "meant"),
+    [
+        (veilsum.FederationConfig, "schem", "scheme"),
+        (functools.partial(dataclasses.replace, QUICK), "round", "rounds"),
+        (functools.partial(veilsum.simulate, QUICK), "dorp", "drop"),
+        (functools.partial(veilsum.audit, "plain", "idlg"), "imgs", "images"),
+        (functools.partial(veilsum.audit, "plain", "idlg"), "adversry", "adversary"),
+        (functools.partial(veilsum.Table.build, "masked"), "partes", "parties"),
+        (functools.partial(veilsum.Table.build, "masked"), "encodng", "threat"),
+        (functools.partial(veilsum.rounds_under_faults, "masked"), "min_partis", "min_parties"),
+        (functools.partial(testing.tell_lie, "server:shift", "masked"), "colludrs", "colluders"),
+        (veilsum.schedules, "longst", "longest"),
+        (TaskOptions, "mdel", "model"),
+        (veilsum.SupervisedTask, "objectiv", "objective"),
+    ],
+)
+def test_an_argument_of_a_name_that_there_is_not_is_refused_with_the_one_that_was_meant(
+    call: Callable[..., object], wrong: str, meant: str
+) -> None:
+    with refusal(veilsum.ParameterError, wrong, meant):
+        call(**{wrong: 3})
+
+
+@pytest.mark.parametrize(("scheme", "attack"), [(QUICK, "idlg"), ("plain", QUICK), (None, "idlg")])
+def test_an_audit_of_what_is_no_name_is_refused_with_what_it_takes(scheme: Any, attack: Any) -> None:
+    kind = type(attack if scheme == "plain" else scheme).__name__
+    with refusal(veilsum.ParameterError, kind, "config.scheme"):
+        veilsum.audit(scheme, attack)
+
+
+@pytest.mark.parametrize("call", [veilsum.FederationConfig, veilsum.simulate, veilsum.schedules, TaskOptions])
+def test_what_refuses_unknown_arguments_keeps_its_signature_and_its_docstring(
+    call: Callable[..., object],
+) -> None:
+    known = list(inspect.signature(call).parameters)
+    assert "self" not in known and "args" not in known
+    assert inspect.getdoc(call)
+    if dataclasses.is_dataclass(call):
+        assert known == [one.name for one in dataclasses.fields(call)]
 
 
 def test_faults_show_what_happens_and_nothing_that_does_not() -> None:

@@ -3,6 +3,11 @@
 A regular file appears whole or not at all: it is written under another name beside it and renamed. A link stays a link;
 the file that it leads to is replaced. A device, a pipe and an open descriptor (`/dev/null`, a FIFO, `/dev/stdout`) are
 written to, because a rename would put a regular file in their place.
+
+What is for its owner alone goes through such a passage only if nobody else can read there: a pipe that another user
+made in a shared folder, or left open to others, would hand it on. What is opened is asked, so that it cannot be swapped
+between check and write; it is asked before the work, too. An open descriptor that is a regular file was chosen by who
+started us, with its mode.
 """
 
 from __future__ import annotations
@@ -14,13 +19,16 @@ import sys
 import time
 from pathlib import Path
 
-from veilsum.roles.federation.private_files import replace_file
+from veilsum.roles.federation.private_files import PrivateFileError, replace_file
 
 READER_WITHIN_S = 10.0
 """How long a pipe may have no reader before we give up."""
 _PRIVATE = 0o600
 _MOST_LINKS = 40
 _ASK_AGAIN_S = 0.05
+_OTHERS = 0o077
+_KEEPS_NOTHING = (os.makedev(1, 3), os.makedev(1, 7))
+"""The devices /dev/null and /dev/full: nobody reads there what was written."""
 
 
 def write_output(target: Path, content: str | bytes, *, private: bool = False) -> None:
@@ -31,9 +39,13 @@ def write_output(target: Path, content: str | bytes, *, private: bool = False) -
         file = Path(os.path.realpath(target))
         replace_file(file, content, _PRIVATE if private else _mode_for(file))
         return
+    if private:
+        _require_own_passage(target, _passage_status(target))
     sys.stdout.flush()
     try:
         with os.fdopen(_open_passage(target), "wb") as passage:
+            if private:
+                _require_own_passage(target, os.fstat(passage.fileno()))
             passage.write(content)
     except OSError as error:
         # What is written through may be full, or lose its reader: the write knows no name.
@@ -48,9 +60,11 @@ def is_standard_output(target: Path) -> bool:
         return False
 
 
-def require_writable(target: Path) -> None:
+def require_writable(target: Path, *, private: bool = False) -> None:
     """Raise before the work the error that writing would raise after it, as far as it can be known."""
     if not _is_file_to_replace(target):
+        if private:
+            _require_own_passage(target, _passage_status(target))
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         return
@@ -100,6 +114,26 @@ def _open_passage(target: Path) -> int:
             continue
         os.set_blocking(descriptor, True)
         return descriptor
+
+
+def _passage_status(target: Path) -> os.stat_result:
+    descriptor = _own_descriptor(target)
+    return target.stat() if descriptor is None else os.fstat(descriptor)
+
+
+def _require_own_passage(target: Path, found: os.stat_result) -> None:
+    """Refuse for private content a pipe or a device where another user reads, or could."""
+    if stat.S_ISREG(found.st_mode) or (stat.S_ISCHR(found.st_mode) and found.st_rdev in _KEEPS_NOTHING):
+        return
+    kind = "pipe" if stat.S_ISFIFO(found.st_mode) else "device"
+    remedy = f"name a file, or a {kind} of your own with mode 600"
+    if found.st_uid != os.geteuid():
+        raise PrivateFileError(
+            target, f"is a {kind} of another user, and this is for its owner alone", remedy
+        )
+    if found.st_mode & _OTHERS:
+        opened = f"is a {kind} that other users can reach (mode {stat.S_IMODE(found.st_mode):o})"
+        raise PrivateFileError(target, f"{opened}, and this is for its owner alone", remedy)
 
 
 def _nobody_reads(target: Path) -> OSError:

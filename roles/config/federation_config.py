@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.roles.config.setting import ALL_SAMPLES
-from veilsum.roles.config.spelling import did_you_mean
+from veilsum.roles.config.spelling import did_you_mean, named_fields
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.config.values import FederationValues, party_names
 
@@ -37,6 +37,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 40
 
 
+@named_fields
 @dataclass(frozen=True)
 class FederationConfig(FederationValues):
     """All settings of one federation: who computes what together, under which scheme, and how; checked before a run.

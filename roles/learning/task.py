@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.spelling import named_fields
 from veilsum.roles.learning.reading.arrays import NotConvertible, as_inputs, as_targets
 from veilsum.roles.learning.reading.csv_file import Columns, read_csv
 from veilsum.roles.learning.reading.torch_dataset import MapDataset, read_dataset
@@ -141,6 +142,7 @@ class HoldsSamples(Protocol):
     def outputs(self) -> int: ...
 
 
+@named_fields
 @dataclass(frozen=True)
 class TaskOptions:
     """What the user says about a task: data folder, seed, and the model and loss if not the task's own.

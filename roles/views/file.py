@@ -12,6 +12,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -123,11 +125,18 @@ def _first_line(content: bytes) -> bytes:
 
 def _content(path: Path, most_bytes: int) -> bytes:
     """What stands behind the first line, if it is what was written."""
-    size = path.stat().st_size
-    if size > most_bytes:
-        raise _too_large(path, TooMuch(size, most_bytes))
-    with path.open("rb") as file:
-        line, _, content = file.read(size).partition(b"\n")
+    # Without O_NONBLOCK, opening a pipe that has no writer would wait for one.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise BadViewFile(f"{path} is no regular file: save the view to one and name that")
+        if status.st_size > most_bytes:
+            raise _too_large(path, TooMuch(status.st_size, most_bytes))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            line, _, content = file.read(status.st_size).partition(b"\n")
+    finally:
+        os.close(descriptor)
     if not line.startswith(_FAMILY):
         raise BadViewFile(f"{path} is not a recorded view")
     if not line.startswith(FORMAT.encode()):

@@ -12,9 +12,11 @@ The command `veilsum audit run` does the same, and reads recorded views, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.spelling import require_known
 from veilsum.roles.pages.templates import page
 from veilsum.simulations.audit.report.drawings import charts
 from veilsum.simulations.audit.report.summary import Summary, summary_of
@@ -94,6 +96,15 @@ def audit(
     `task`, `images` (of a party), `parties`, `rounds` or `seed`. `veilsum audit list` shows schemes, adversaries and
     attacks; what does not fit together is refused with what does.
     """
+    for name, given in (("scheme", scheme), ("attack", attack)):
+        if not isinstance(given, str):
+            raise ParameterError(
+                [
+                    f"{name} must be a name, not a {type(given).__name__}: audit plays a small federation of its own, "
+                    'so write audit("masked", "idlg") or audit(config.scheme, "idlg"), and settings by their names'
+                ]
+            )
+    require_known("audit", settings, [one.name for one in fields(Request)])
     request = Request(
         scheme=scheme,
         adversary=adversary,

@@ -2,19 +2,22 @@
 
 The matching loss tells how well the found images explain the gradient: relative to its size, 1 is nothing and below
 1e-6 is as good as proof. The null value of the same attack on noise stands beside it. A model that was formed is told
-by its hash, to be compared with those that the processes told.
+by its hash, to be compared with those that the processes told. How many images stand behind an update is assumed.
 """
 
 from __future__ import annotations
 
 import time
 
+import torch
+
 from veilsum.protocol.numbers.model import Model
 from veilsum.roles.learning.contract import sha256_of
 from veilsum.roles.learning.training.determinism import one_thread
 from veilsum.roles.views.view import View
 from veilsum.simulations.attacks.attack import require_findings
-from veilsum.simulations.attacks.gradient.matching import Reconstruction
+from veilsum.simulations.attacks.gradient.inverting import mean_change
+from veilsum.simulations.attacks.gradient.matching import Reconstruction, Victim
 from veilsum.simulations.attacks.metrics import clamp
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import PICTURES, Heading, Picture, Row, RowKind
@@ -51,6 +54,7 @@ def _model_row(view: View, request: Request, model: Model, cpu_s: float) -> Row:
         n=1,
         cpu_s=cpu_s,
         extra={"model_sha256": digest},
+        recorded=True,
         note=f"sha256 {digest[:16]}",
         threat=repr(view),
     )
@@ -68,16 +72,35 @@ def _heading(view: View, request: Request, kind: RowKind, target: str) -> Headin
     )
 
 
+def _measured_loss(found: Reconstruction) -> float:
+    """How well the images explain the gradient; an attack that solves for them tells 0 without having looked."""
+    if found.match_loss:
+        return found.match_loss
+    victim = Victim(found.target)
+    images = torch.from_numpy(found.images).to(victim.device, victim.dtype)
+    labels = torch.from_numpy(found.labels).long().to(victim.device)
+    return float(victim.mismatch(mean_change(victim.module, images, labels, found.target)).detach())
+
+
 def _row(view: View, request: Request, kind: RowKind, found: Reconstruction) -> Row:
+    loss = _measured_loss(found)
     images = clamp(found.images).astype("float32")[:PICTURES]
     labels = ", ".join(str(label) for label in found.labels)
     return Row(
-        **vars(_heading(view, request, kind, f"{found.target.note}, {'+'.join(found.target.owners)}")),
+        **vars(
+            _heading(
+                view, request, kind, f"{found.target.note_without_batch}, {'+'.join(found.target.owners)}"
+            )
+        ),
         n=found.target.batch,
-        images=found.target.batch // len(found.target.owners),
         cpu_s=found.cpu_s,
-        extra={"match_loss": found.match_loss, "labels": labels},
-        note=f"matching loss {found.match_loss:.1e}, labels {labels}",
+        extra={
+            "match_loss": loss,
+            "labels": labels,
+            "images_assumed": found.target.batch // len(found.target.owners),
+        },
+        recorded=True,
+        note=f"matching loss {loss:.1e}, labels {labels}",
         threat=repr(view) if kind == "attack" else "",
-        pictures=[Picture(None, image, f"loss {found.match_loss:.1e}") for image in images],
+        pictures=[Picture(None, image, f"loss {loss:.1e}") for image in images],
     )

@@ -18,6 +18,7 @@ from veilsum.protocol.schemes.plain import Plain
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.cli.progress import Progress
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.config.spelling import named_arguments
 from veilsum.roles.learning.contract import headline
 from veilsum.roles.learning.own_data import load_party_tasks, pooled_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
@@ -59,6 +60,7 @@ class SimulationResult(SimulationFacts):
         return simulation_part(self)
 
 
+@named_arguments
 def simulate(
     config: FederationConfig | str | Path,
     *,

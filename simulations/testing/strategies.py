@@ -40,6 +40,7 @@ from veilsum.protocol.graphs.policy import GraphKind, GraphPolicy
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.scheme import require_workable
 from veilsum.protocol.schemes.registry import find_scheme
+from veilsum.roles.config.spelling import named_arguments
 from veilsum.simulations.testing.federation import CLIP, MAX_WEIGHT
 from veilsum.simulations.testing.message_strategies import party_ids
 from veilsum.simulations.testing.table import Table
@@ -143,6 +144,7 @@ class Step:
     choice: int
 
 
+@named_arguments
 def schedules(
     actions: Sequence[Action] = tuple(Action), *, longest: int = 60
 ) -> st.SearchStrategy[list[Step]]:

@@ -18,11 +18,13 @@ from torch import nn
 from torch.nn import functional
 
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.config.spelling import named_fields
 from veilsum.roles.learning.task import Array, Loss, Samples
 
 _THRESHOLD = 0.5
 
 
+@named_fields
 @dataclass(frozen=True)
 class SupervisedTask:
     """A task from samples, a function that makes the network, and the name of the loss."""

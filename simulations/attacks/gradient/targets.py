@@ -62,6 +62,12 @@ class Target:
             return f"one upload of {self.batch} image{'s' * (self.batch > 1)}"
         return f"{self.kind} of {len(self.owners)} parties, {self.batch} images"
 
+    @property
+    def note_without_batch(self) -> str:
+        """The same where nobody knows how many images stand behind it: what is looked for, not what there is."""
+        of = "one upload" if self.kind == "upload" else f"{self.kind} of {len(self.owners)} parties"
+        return f"{of}, {self.batch} image{'s' * (self.batch > 1)} looked for"
+
 
 def gradients_in(view: View, images_per_party: int) -> list[Target]:
     """Everything in the view that can be read as a gradient; empty if there is nothing of the kind."""

@@ -35,7 +35,7 @@ MEANING = {
     LEAKS: "the adversary gets what the data owner would not show",
     PARTLY: "more than an attack on noise gets, less than the data",
     HOLDS: "no better than an attack on noise, with an attack that works where nothing protects",
-    OPEN: "the attack fails, but it also fails with the secret given: nothing is shown either way",
+    OPEN: "nothing is shown either way: the attack fails with the secret given, too, or no truth is known",
 }
 READING = (
     "rMSE is the error over the size of the image, and SSIM how alike two images look; both are medians. ASR is the "
@@ -101,6 +101,7 @@ def render(report: Report) -> str:
             meaning=MEANING,
             cases=CASES,
             realistic=REALISTIC_IMAGES,
+            recorded=any(row.recorded for row in rows),
             warnings=[*warnings(rows), *report.notes],
             sections=[*parts, *report.sections],
             gallery=list(_gallery(rows)),

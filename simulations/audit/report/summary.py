@@ -1,12 +1,14 @@
 """What an audit comes to in three plain sentences: what was tried, what came out, what that means and what not.
 
 They stand first wherever a report is read, since most readers stop there; so each is true by itself, and none says
-"secure". A finding of the worst case is never told without its batch, nor one of a sum without its size.
+"secure". A finding of the worst case is never told without its batch, nor one of a sum without its size. Of a recorded
+view no truth is known: what was found is shown, and only a person can say whether it is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 
 from veilsum.simulations.audit.report.verdicts import (
@@ -18,6 +20,7 @@ from veilsum.simulations.audit.report.verdicts import (
     PARTLY,
     REALISTIC,
     REALISTIC_IMAGES,
+    RECORDED,
     WORST,
     Verdict,
     too_few,
@@ -39,6 +42,7 @@ CASES = {
     WORST: "in the worst case, where an update stands for one image or a few",
     REALISTIC: f"with a realistic batch of {REALISTIC_IMAGES} images or more behind each update",
     ANY: "whatever the batch",
+    RECORDED: "on the recorded view",
 }
 _CAME_OUT = {
     LEAKS: "the adversary got what the data owner would not show",
@@ -70,6 +74,8 @@ class Summary:
 def summary_of(rows: Sequence[Row], task: str) -> Summary:
     """The sentences of an audit of these rows."""
     found, attacks = verdicts(rows), [row for row in rows if row.row == "attack"]
+    if any(row.recorded for row in attacks):
+        return _summary_of_recorded(found, attacks, task)
     return Summary(_tried(attacks, task), _came_out(found), _means(found, attacks))
 
 
@@ -104,7 +110,7 @@ _CURVES_MEAN = (
 
 def _tried(attacks: Sequence[Row], task: str) -> str:
     if not attacks:
-        return f"Small federations on {task} were to be attacked."
+        return f"What was learned from {task} was to be attacked."
     schemes = list(dict.fromkeys(row.scheme for row in attacks))
     defences = list(dict.fromkeys(row.defence for row in attacks if row.defence != "none"))
     names = list(dict.fromkeys(row.attack for row in attacks if row.attack != NO_ATTACK))
@@ -120,6 +126,43 @@ def _tried(attacks: Sequence[Row], task: str) -> str:
     )
 
 
+def _summary_of_recorded(found: Sequence[Verdict], attacks: Sequence[Row], task: str) -> Summary:
+    """The sentences of attacks without a truth: what each one found, and how a person tells what that is worth."""
+    first, leaks = attacks[0], any(one.word == LEAKS for one in found)
+    who = WHO.get(first.adversary, first.adversary)
+    defended = "" if first.defence == "none" else f" and the defence {first.defence} in training"
+    aims = _and([words for words, has in _AIMS.items() if any(map(has, attacks))])
+    assumed = [row.extra["images_assumed"] for row in attacks if "images_assumed" in row.extra]
+    taken = f", taking an update to stand for {_number(max(assumed), 'image')}" if assumed else ""
+    tried = (
+        f"A recorded run learned {task} under the scheme {first.scheme}{defended}; from what {who} saw, {first.attack} "
+        f"tried to {aims}{taken}."
+    )
+    came = f"On the recorded view, {first.attack} {_and(list(_found_in_recorded(attacks)))}"
+    if leaks:
+        return Summary(tried, f"{came}, and {_CAME_OUT[LEAKS]} ({LEAKS}).", f"{_OPEN_TO_ALL.capitalize()}.")
+    known = "whether that is right the audit cannot tell, since it does not know the truth"
+    means = "Nothing is decided, neither that the attack succeeded nor that it failed"
+    return Summary(tried, f"{came}; {known} ({OPEN}).", f"{means}: {_and(list(_left_to_people(attacks)))}.")
+
+
+def _found_in_recorded(attacks: Sequence[Row]) -> Iterator[str]:
+    yield from (f"formed a model ({row.note})" for row in attacks if "model_sha256" in row.extra)
+    losses = [row.extra["match_loss"] for row in attacks if "match_loss" in row.extra]
+    if losses:
+        best = min(losses, key=lambda loss: (math.isnan(loss), loss))
+        told = "which they explain" if len(losses) == 1 else "of which they explain the best"
+        yield f"made images for {_number(len(losses), 'gradient')}, {told} up to {best:.1e} of its square"
+
+
+def _left_to_people(attacks: Sequence[Row]) -> Iterator[str]:
+    if any("model_sha256" in row.extra for row in attacks):
+        yield "compare the hash with the one that the run reported, which is the same if the model was recovered"
+    if any("match_loss" in row.extra for row in attacks):
+        yield "look at the images in the report of --html, and at the matching loss beside that of noise"
+
+
+_OPEN_TO_ALL = "what leaks here is open to everyone who can run the same attack"
 _TOLD: set[str] = {"auc", "model_distance", "agreement", "refused", "update_error"}
 _AIMS: dict[str, Callable[[Row], bool]] = {
     "rebuild training images": lambda row: row.ssim is not None or "match_loss" in row.extra,
@@ -157,7 +200,7 @@ def _means(found: Sequence[Verdict], attacks: Sequence[Row]) -> str:
     if eased:
         said.append("a sum of few images hides nothing, and large batches make it harder to read, not safe")
     elif LEAKS in words:
-        said.append("what leaks here is open to everyone who can run the same attack")
+        said.append(_OPEN_TO_ALL)
     elif PARTLY in words:
         said.append("what leaks in part is not safe, since a better attack may get the rest")
     if HOLDS in words:

@@ -22,8 +22,9 @@ REALISTIC_IMAGES = 16
 """Images behind one update in a realistic batch: the batch size that a federation has by default."""
 _DECIDING = ("model_distance", "auc", "agreement", "correlation", "match_loss")
 _REBUILT, _TRACE, _NEAR_CHANCE, _EXPLAINED, _LIKE = 0.9, 0.2, 0.3, 1e-6, 0.5
-WORST, REALISTIC, ANY = "worst case", "realistic batch", "any batch"
-"""What a verdict is about; `any batch` where no row of the cell depends on how many images an update stands for."""
+WORST, REALISTIC, ANY, RECORDED = "worst case", "realistic batch", "any batch", "recorded view"
+"""What a verdict is about; `any batch` where no row of the cell depends on how many images an update stands for, and
+`recorded view` where the audit does not know it."""
 _NAMED, _ENOUGH = 3, 50
 _SUMS = ("aggregate", "others")
 
@@ -60,6 +61,8 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 def _cases(attacks: Sequence[Row]) -> dict[str, Sequence[Row]]:
     """The rows that each case of a cell is judged by."""
+    if any(row.recorded for row in attacks):
+        return {RECORDED: attacks}
     sizes = [row.images for row in attacks if row.images is not None]
     if not sizes:
         return {ANY: attacks}
@@ -77,8 +80,12 @@ def _worst(cell: tuple[str, str, str, str], attacks: Sequence[Row], rows: Sequen
 
 
 def unjudged(rows: Sequence[Row]) -> list[Row]:
-    """Attacks that ended without a number to judge them by."""
-    return [row for row in rows if row.row == "attack" and _is_nan(row)]
+    """Attacks that ended without a number to judge them by, or without a truth."""
+    return [row for row in rows if row.row == "attack" and (_is_nan(row) or _lacks_truth(row, rows))]
+
+
+def _lacks_truth(row: Row, rows: Sequence[Row]) -> bool:
+    return row.recorded and judge(row, rows)[0] == OPEN
 
 
 def _is_nan(row: Row) -> bool:
@@ -119,7 +126,7 @@ def judge(row: Row, rows: Sequence[Row]) -> tuple[str, str]:
     if row.success_rate is None:
         loss = row.extra.get("match_loss", 1.0)
         word = LEAKS if loss < _EXPLAINED else OPEN
-        return word, f"{by}: the found images explain the gradient up to {loss:.1e}"
+        return word, f"{by} on {row.target}: the found images explain the gradient up to {loss:.1e}"
     rate = row.success_rate
     return (LEAKS if rate > 0.5 else HOLDS), f"{by}: succeeds in {rate:.2f}"
 

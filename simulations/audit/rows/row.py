@@ -58,7 +58,9 @@ class Row:
     ci_high: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     images: int | None = None
-    """Images behind one party's update, where the success of the attack depends on that."""
+    """Images behind one party's update, where the success of the attack depends on that and the audit knows it."""
+    recorded: bool = False
+    """Whether the view is one of a run that the audit did not play, so that it knows no truth about it."""
     note: str = ""
     threat: str = field(default="", repr=False)
     pictures: Sequence[Picture] = field(default=(), repr=False)
@@ -67,7 +69,8 @@ class Row:
         named = "scheme defence adversary attack knowledge row target n rmse ssim success_rate ci_low ci_high cpu_s"
         shown = {name: getattr(self, name) for name in named.split()}
         batch = {"images_per_party": self.images} if self.images is not None else {}
-        return {**shown, **batch, **self.extra, **({"note": self.note} if self.note else {})}
+        recorded = {"recorded": True} if self.recorded else {}
+        return {**shown, **batch, **recorded, **self.extra, **({"note": self.note} if self.note else {})}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The audit as a check in CI: an exit code of its own when something leaks that nobody accepted.
 
 A leak is a verdict, so that the thresholds of specs/measures.md decide and no second set of them. What could not be
-judged is no success: a row without a number, or a batch that could not be attacked, ends with 1.
+judged is no success: a row without a number, a batch that could not be attacked, or a finding on a recorded view, of
+which no truth is known, ends with 1.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from veilsum.transport.printable import printable
 
 if TYPE_CHECKING:
     from veilsum.simulations.audit.report.verdicts import Verdict
+    from veilsum.simulations.audit.rows.row import Row
     from veilsum.simulations.audit.runner import Outcome
 
 ANY_CASE, IN_A_BATCH = "leaks", "batch-leaks"
@@ -68,11 +70,17 @@ def gate(outcome: Outcome, args: argparse.Namespace) -> int:
         _say(f"leaks: {one.name}, {one.case}: {one.reason}")
     if stopped:
         return EXIT_LEAKS
-    problems = [f"{row.attack} on {row.target} gave no number" for row in unjudged(outcome.rows)]
+    problems = [f"{row.attack} on {row.target} {_lacking(row)}" for row in unjudged(outcome.rows)]
     problems += outcome.failed if found else ["nothing was judged"]
     for problem in problems:
         _say(f"not judged: {problem}")
     return EXIT_FAILED if problems else EXIT_OK
+
+
+def _lacking(row: Row) -> str:
+    if not row.recorded:
+        return "gave no number"
+    return "has no truth to be judged by, since the view is a recorded one"
 
 
 def _accepted(one: Verdict, names: Sequence[str]) -> bool:

@@ -59,10 +59,12 @@ def worker_count(text: str) -> int:
 
 def require_targets(args: argparse.Namespace) -> None:
     """Refuse before the work a file that could not be written after it."""
-    targets = [getattr(args, name, None) for name in ("json", "html", "markdown", "save_view")]
-    for target in {Path(str(one)) for one in targets if one is not None and str(one) != STANDARD_OUTPUT}:
+    named = {name: getattr(args, name, None) for name in ("json", "html", "markdown", "save_view")}
+    for name, target in ((name, Path(str(one))) for name, one in named.items() if one is not None):
+        if str(target) == STANDARD_OUTPUT:
+            continue
         try:
-            require_writable(target)
+            require_writable(target, private=name == "save_view")
         except OSError as error:
             raise ParameterError([f"{target} cannot be written: {error.strerror}"]) from error
 

@@ -19,7 +19,7 @@ A recorded view is what a process wrote with --record-view (or `launch --record-
 behind one update; what the view fixes itself (adversary, defence, task, parties ...) cannot be named beside it.
 
 --fail-on leaks ends with exit code 3 if a verdict is LEAKS, for CI: 0 nothing leaks, 1 something could not be judged,
-2 the request cannot work, 3 leaks.
+2 the request cannot work, 3 leaks. On a recorded view it is 3 or 1: without the truth nothing can be found safe.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _attack_recorded(args: argparse.Namespace, request: Request) -> int:
     names = ", ".join(path.name for path in args.view)
     title = f"Audit: {args.attack} on the recorded view {names}"
     return publish_outcome(
-        outcome, title, args, data=f"{views[0].facts.settings.get('task', 'unknown')}, recorded"
+        outcome, title, args, data=str(views[0].facts.settings.get("task", "unknown data"))
     )
 
 

@@ -15,11 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.refusals import require_mentions
+from tests.simulations.audit.test_audit_command import forbid_playing
+from tests.support.refusals import refusal, require_mentions
 from veilsum.roles.cli import main as cli
 from veilsum.roles.cli import output_file
 from veilsum.roles.cli.exit_codes import EXIT_FAILED
 from veilsum.roles.cli.output_file import write_output
+from veilsum.roles.federation.private_files import PrivateFileError
 from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.model_files import layout_of, save_model
 from veilsum.roles.views.file import save_view
@@ -120,7 +122,7 @@ def test_what_is_written_through_and_is_full_is_named(capsys: pytest.CaptureFixt
 
 def through_a_pipe(folder: Path, write: Callable[[Path], object]) -> bytes:
     pipe, got = folder / "pipe", []
-    os.mkfifo(pipe)
+    os.mkfifo(pipe, 0o600)
     reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
     reader.start()
     write(pipe)
@@ -148,6 +150,71 @@ def test_a_model_and_a_view_go_through_a_pipe_and_through_a_link(tmp_path: Path)
         assert link.is_symlink()
         assert file.read_bytes() == content
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o666])
+def test_a_private_file_never_goes_through_a_pipe_of_another_user(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made a pipe of that name in a shared folder waits there, and reads nothing."""
+    pipe = waited_at(tmp_path / "server.view", mode)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with refusal(PrivateFileError, tmp_path / "server.view", path=tmp_path / "server.view"):
+        write_output(tmp_path / "server.view", b"secret", private=True)
+    require_nothing_read(pipe)
+    write_output(tmp_path / "server.view", b"public")
+    assert os.read(pipe, 99) == b"public"
+    os.close(pipe)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o622])
+def test_a_private_file_goes_through_no_pipe_that_others_can_reach(mode: int, tmp_path: Path) -> None:
+    pipe = waited_at(tmp_path / "pipe", mode)
+    with refusal(PrivateFileError, tmp_path / "pipe", f"{mode:o}"):
+        write_output(tmp_path / "pipe", b"secret", private=True)
+    require_nothing_read(pipe)
+    os.close(pipe)
+
+
+def test_a_pipe_that_was_swapped_after_it_was_looked_at_gets_no_private_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is opened decides: the name may lead elsewhere by then."""
+    (tmp_path / "other").mkdir()
+    waited_at(tmp_path / "pipe", 0o600)
+    pipe = waited_at(tmp_path / "other" / "pipe", 0o644)
+    monkeypatch.setattr(
+        output_file, "_open_passage", lambda _: os.open(tmp_path / "other" / "pipe", os.O_WRONLY)
+    )
+    with refusal(PrivateFileError, tmp_path / "pipe"):
+        write_output(tmp_path / "pipe", b"secret", private=True)
+    require_nothing_read(pipe)
+
+
+def test_a_view_into_a_pipe_of_others_is_refused_before_anything_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forbid_playing(monkeypatch)
+    pipe = waited_at(tmp_path / "server.view", 0o666)
+    assert cli.main(["audit", "run", "--save-view", str(tmp_path / "server.view")]) == 2
+    require_mentions(capsys.readouterr().err, tmp_path / "server.view", "666")
+    require_nothing_read(pipe)
+
+
+def test_a_private_file_may_go_where_nothing_is_kept() -> None:
+    write_output(Path(os.devnull), b"secret", private=True)
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def waited_at(pipe: Path, mode: int) -> int:
+    """A pipe of this mode, with somebody who reads as soon as there is something."""
+    os.mkfifo(pipe)
+    pipe.chmod(mode)
+    return os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+
+def require_nothing_read(pipe: int) -> None:
+    assert os.read(pipe, 99) == b""
 
 
 def test_a_socket_is_refused_by_name(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.brokers.broker import BrokerProcess, needs_mosquitto
 from tests.support.federations import Company, broker_of, make_federation
+from tests.support.refusals import require_mentions
 from veilsum.roles.cli import main as cli
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.learning.contract import sha256_of
@@ -57,7 +58,10 @@ def test_the_files_of_server_and_one_peer_give_the_global_model_that_the_server_
     assert cli.main(command) == 2, "the server alone has no seeds: the request cannot work"
     capsys.readouterr()
     assert cli.main([*command, "--view", str(files["p1"])]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    shown = json.loads(capsys.readouterr().out)
+    (row,), (_, found, _) = shown["rows"], shown["summary"]
+    require_mentions(found, row["model_sha256"][:16])
+    assert "failed" not in found
     assert row["model_sha256"] == sha256_of(held_model(fed, "p2")[0])
 
 

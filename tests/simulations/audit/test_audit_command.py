@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import OrderedDict
 from pathlib import Path
 
@@ -157,6 +158,58 @@ def test_commands_end_with_3_on_a_leak_and_write_their_report_all_the_same(
     assert cli.main(["audit", "all", "--scale", "smoke", *asked]) == 3
     require_mentions(capsys.readouterr().err, "masked/none/server")
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_what_no_truth_is_known_of_is_no_success_however_it_is_asked() -> None:
+    formed = row(None, None, recorded=True, extra={"model_sha256": "00"})
+    found = row(None, None, recorded=True, extra={"match_loss": 0.3})
+    exact = row(None, None, recorded=True, extra={"match_loss": 1e-9})
+    for asked in ("leaks", "batch-leaks"):
+        assert ended(Outcome([formed]), asked) == 1
+        assert ended(Outcome([found]), asked) == 1
+        assert ended(Outcome([found, exact]), asked) == 3
+    assert ended(Outcome([formed]), None) == 0
+
+
+@pytest.mark.parametrize(
+    ("played", "attack"),
+    [
+        (["--scheme", "plain", "--images", "4"], "analytic"),
+        (["--scheme", "ampc", "--adversary", "coalition"], "ampc-coalition"),
+    ],
+)
+def test_a_recorded_view_is_told_without_a_batch_and_without_a_verdict_on_the_attack(
+    played: list[str], attack: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, out = tmp_path / "run.view", tmp_path / "out.json"
+    assert cli.main(["audit", "run", *played, "--attack", attack, "--save-view", str(saved)]) == 0
+    capsys.readouterr()
+    again = ["audit", "run", "--view", str(saved), "--attack", attack, "--json", str(out)]
+    assert cli.main([*again, "--scheme", played[1]]) == 0
+    shown = capsys.readouterr().out
+    for untrue in ("the attack failed", "without protection", "worst case", "upload of", "Small federations"):
+        assert untrue not in shown
+    require_mentions(shown, "recorded", "OPEN", "truth")
+    (verdict,) = json.loads(out.read_text())["verdicts"]
+    assert (verdict["case"], verdict["word"]) == ("recorded view", "open")
+    assert not [one for one in json.loads(out.read_text())["rows"] if "images_per_party" in one]
+    assert cli.main([*again, "--fail-on", "leaks"]) == 1
+    require_mentions(capsys.readouterr().err, "judged", "recorded")
+
+
+@pytest.mark.parametrize(("images", "leaks"), [("1", True), ("4", False)])
+def test_how_well_images_explain_a_recorded_gradient_is_measured_for_attacks_that_never_look(
+    images: str, leaks: bool, tmp_path: Path
+) -> None:
+    """Division gives images of a mixture and of a null target, too; those explain nothing."""
+    saved, out = tmp_path / "run.view", tmp_path / "out.json"
+    command = ["audit", "run", "--attack", "analytic"]
+    assert cli.main([*command, "--images", images, "--save-view", str(saved)]) == 0
+    asked = [*command, "--view", str(saved), "--json", str(out), "--fail-on", "leaks"]
+    assert cli.main(asked) == (3 if leaks else 1)
+    *found, null = json.loads(out.read_text())["rows"]
+    assert all((row["match_loss"] < 1e-6) == leaks for row in found)
+    assert null["match_loss"] > 0.1
 
 
 def forbid_playing(monkeypatch: pytest.MonkeyPatch) -> None:

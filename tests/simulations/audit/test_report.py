@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from tests.support.refusals import require_mentions
 from veilsum.roles.learning.datasets.supervised import classification_metrics
 from veilsum.simulations.audit.report.curves import sections
 from veilsum.simulations.audit.report.page import MEANING, Report, render
@@ -21,6 +22,7 @@ from veilsum.simulations.audit.report.verdicts import (
     OPEN,
     PARTLY,
     REALISTIC,
+    RECORDED,
     WORST,
     judge,
     unjudged,
@@ -190,6 +192,52 @@ def test_three_sentences_say_what_was_tried_what_came_out_and_what_it_means(rows
     assert ("realistic batch of 16" in said.found) == (REALISTIC in cases)
     assert "secure" not in " ".join(said.lines())
     assert ("no proof" in said.means) == any(one.word != LEAKS for one in verdicts(rows))
+
+
+def recorded(**extra: object) -> Row:
+    return row(None, None, recorded=True, n=1, note="sha256 0123456789abcdef", extra=extra)
+
+
+@pytest.mark.parametrize(
+    ("found", "shown", "remedy"),
+    [
+        ({"model_sha256": "0123456789abcdef"}, "0123456789abcdef", "hash"),
+        ({"match_loss": 0.31, "images_assumed": 1}, "3.1e-01", "images"),
+        ({"match_loss": float("nan"), "images_assumed": 1}, "1", "images"),
+    ],
+)
+def test_of_a_recorded_view_the_report_shows_what_was_found_and_decides_nothing(
+    found: dict[str, object], shown: str, remedy: str
+) -> None:
+    """No truth is known there: neither success nor failure is told, nor a batch, nor an attack that nobody made."""
+    rows = [recorded(**found), row(None, None, "null", recorded=True, extra=found)]
+    assert [(one.case, one.word) for one in verdicts(rows)] == [(RECORDED, OPEN)]
+    said = summary_of(rows, "digits")
+    for sentence in said.lines():
+        assert sentence[0].isupper()
+        assert re.findall(r"[.!?](?:\s|$)", sentence) == ["."]
+    require_mentions(said.found, shown, "truth")
+    require_mentions(said.means, remedy)
+    for untrue in (
+        "the attack failed",
+        "without protection",
+        "worst case",
+        "batch",
+        "no further",
+        "Small federations",
+    ):
+        assert untrue not in " ".join(said.lines())
+    page = opened(rows)
+    assert "worst case" not in page.words
+    assert not page.unclosed
+    require_mentions(page.words, "digits", shown)
+
+
+def test_images_that_explain_a_gradient_of_a_recorded_view_as_good_as_exactly_are_a_leak() -> None:
+    rows = [recorded(match_loss=1e-9, images_assumed=1), recorded(match_loss=0.5, images_assumed=1)]
+    assert [(one.case, one.word) for one in verdicts(rows)] == [(RECORDED, LEAKS)]
+    assert unjudged(rows) == rows[1:]
+    require_mentions(summary_of(rows, "digits").found, "2", "1.0e-09", LEAKS)
 
 
 def test_a_leak_of_single_images_alone_is_told_with_its_batch_and_too_few_images_are_called_few() -> None:
