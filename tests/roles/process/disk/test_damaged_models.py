@@ -105,7 +105,7 @@ def test_a_server_of_masked_without_a_readable_model_is_given_it_back(tmp_path: 
 
 
 def test_a_step_that_remembers_is_given_back_with_its_memory(tmp_path: Path) -> None:
-    settings = {"server_optimizer": "adam", "learning_rate": 0.01, "payload": "delta", "task": "digits"}
+    settings = {"server_optimizer": "adam:lr=0.01", "payload": "delta", "task": "digits"}
     with company_of(tmp_path, "masked", 3, **SETTINGS, **settings) as company:
         roles = company.start_all()
         roles["server"].wait_for("round_committed", round=2)
