@@ -106,7 +106,8 @@ def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
         again = ["--resume"] if args.resume else []
         launch = Launch(loaded, [*data, *again], args.init, views, hear, args.allow_missing)
         outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
-        kept = earlier.is_aside
+        if kept := earlier.is_aside:
+            sha256, metrics = None, {}
     figures = figures_of(outcome, sha256, metrics)
     publish(describe(outcome, figures, kept=kept), figures, args.json)
     return outcome.exit_code
