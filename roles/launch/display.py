@@ -212,7 +212,7 @@ def describe(outcome: Outcome, figures: Mapping[str, Any], *, kept: bool = False
     lines.append(f"logs          {logs / NOT_BEGUN if kept else logs}")
     if kept:
         lines.append("earlier run   as it was: the fresh one did not begin")
-    if (outcome.failed or outcome.interrupted) and figures["rounds"] and not outcome.complete:
+    if (outcome.failed or outcome.interrupted) and outcome.rounds_done and not outcome.complete:
         lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
     return "\n".join([*lines, *_last_words(outcome, figures)]) + "\n"
 
@@ -222,12 +222,9 @@ def _last_words(outcome: Outcome, figures: Mapping[str, Any]) -> Iterator[str]:
     cause = outcome.cause
     if cause is None:
         if outcome.interrupted and not outcome.complete:
-            wanted = outcome.loaded.config.rounds
-            done = [one["round"] for one in figures["rounds"][-1:]]
+            wanted, done = outcome.loaded.config.rounds, outcome.rounds_done
             yield (
-                f"stopped after {done[0]} of {wanted} rounds"
-                if done
-                else "stopped before a round was committed"
+                f"stopped after {done} of {wanted} rounds" if done else "stopped before a round was committed"
             )
         return
     server = SERVER if figures["abort_reason"] else ""

@@ -212,7 +212,7 @@ async def _result(
     newest = newest_model(outcome.loaded)
     if newest is None:
         return None, {}
-    model, _, holder = newest
+    model, outcome.rounds_kept, holder = newest
     sha256 = sha256_of(model)
     measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256]
     if measured and not outcome.loaded.data_folders(*data[1:]).of_party:
