@@ -32,10 +32,9 @@ from veilsum.roles.federation.private_files import make_private_folder
 from veilsum.roles.federation.signed_roster import ROSTER_FILE
 from veilsum.roles.launch.children import LOGS_FOLDER
 from veilsum.roles.process.checkpoint import StateFolder
-from veilsum.roles.process.context import STATE_FOLDER, state_folder
+from veilsum.roles.process.context import EARLIER_RUN_FOLDER, STATE_FOLDER, state_folder
 
-FOLDER = "earlier-run"
-FORGOTTEN = "earlier-run.forgotten"
+FORGOTTEN = f"{EARLIER_RUN_FOLDER}.forgotten"
 NOT_BEGUN = "not-begun"
 _LOCK = "lock"
 _COPIED = (STATEMENTS_FOLDER, MODEL_FILE, ROSTER_FILE)
@@ -98,7 +97,7 @@ class EarlierRun:
 
     @property
     def _aside(self) -> Path:
-        return self.federation / FOLDER
+        return self.federation / EARLIER_RUN_FOLDER
 
     @property
     def _state(self) -> Path:

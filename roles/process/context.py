@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning
 
 STATE_FOLDER = "state"
+EARLIER_RUN_FOLDER = "earlier-run"
+"""Where a launch keeps the run before until a fresh one has begun (roles/launch/earlier_run.py)."""
 _ROLES = (Role.SERVER, Role.CLIENT, Role.PEER)
 _PATHS = ("federation", "key", "state", "init", "record_view")
 

@@ -17,9 +17,11 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.roles.federation.enrolment import begin_anew
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, read_roster
-from veilsum.roles.launch.earlier_run import FOLDER, FORGOTTEN, EarlierRun
+from veilsum.roles.launch.earlier_run import FORGOTTEN, EarlierRun
 from veilsum.roles.monitor.history import RunHistory, RunState
 from veilsum.roles.monitor.log_tail import LogTail
+from veilsum.roles.process.context import EARLIER_RUN_FOLDER
+from veilsum.roles.process.held_model import held_model
 
 
 def model_of(folder: Path) -> str:
@@ -65,7 +67,7 @@ def test_a_refused_fresh_start_leaves_model_page_and_chain_as_they_were_and_the_
     assert run_veilsum("launch", str(folder), "--fresh").returncode == 0
     told = told_in(folder)
     assert (told.state, len(told.committed())) == (RunState.FINISHED, 3)
-    assert not (folder / FOLDER).exists()
+    assert not (folder / EARLIER_RUN_FOLDER).exists()
     assert not (folder / "logs" / "not-begun").exists()
     starts = (folder / "logs" / "server.log").read_text().count('"started"')
     assert starts == 1
@@ -139,14 +141,14 @@ def test_a_launch_killed_at_any_step_of_setting_aside_and_putting_back_loses_not
         assert (loaded.folder / "state/p1/mark").read_text() == "old", die_at
         assert (loaded.folder / "logs/p1.log").read_text() == "old", die_at
         assert read_roster(loaded.folder / ROSTER_FILE).roster.anchor == anchor
-        assert not (loaded.folder / FOLDER).exists()
+        assert not (loaded.folder / EARLIER_RUN_FOLDER).exists()
         loaded = load_federation(loaded.folder)
         if done:
             return
     raise AssertionError("more steps than were tried")
 
 
-def test_a_run_is_set_aside_for_one_launch_at_a_time_and_gone_once_the_next_has_begun(
+def test_a_run_is_set_aside_for_one_launch_at_a_time_unread_meanwhile_and_gone_once_the_next_has_begun(
     tmp_path: Path,
 ) -> None:
     loaded = with_a_run(tmp_path / "fed", "plain")
@@ -154,6 +156,10 @@ def test_a_run_is_set_aside_for_one_launch_at_a_time_and_gone_once_the_next_has_
     one.set_aside(loaded)
     with refusal(ParameterError, "launch", str(loaded.folder)):
         other.tidy()
+    with refusal(ParameterError, "launch", str(loaded.folder), "--resume"):
+        held_model(loaded, "server")
     one.forget()
     other.tidy()
-    assert not any((loaded.folder / name).exists() for name in ("state", "logs", FOLDER, FORGOTTEN))
+    assert not any(
+        (loaded.folder / name).exists() for name in ("state", "logs", EARLIER_RUN_FOLDER, FORGOTTEN)
+    )
