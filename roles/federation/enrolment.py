@@ -45,10 +45,12 @@ from veilsum.roles.federation.beginning import (
     write_model,
 )
 from veilsum.roles.federation.first_models import (
+    FIRST_MODEL_FILE,
     FirstModel,
     keep_statement,
     kept_statements,
     settings_hash,
+    write_first_model,
 )
 from veilsum.roles.federation.folder import (
     BROKER_FOLDER,
@@ -142,6 +144,20 @@ def begin_anew(folder: Path, organiser_folder: Path, init: Path | None) -> Signe
     sent = state_first_models(folder, config, parties, init)
     change = _Change(signed.roster.identities, dict(signed.evicted), logins_of(folder, signed), sent)
     return _sign(folder, organiser_folder, signed, change, anchor_of_new_chain)
+
+
+def go_back_to_chain(folder: Path, organiser_folder: Path, before: Path) -> None:
+    """Sign the chain and the first model anew that stood in this folder's roster before another chain began."""
+    signed, former = read_roster(folder / ROSTER_FILE), read_roster(before / ROSTER_FILE)
+    if signed.roster.anchor == former.roster.anchor:
+        return
+    sent = kept_statements(before, former.roster.identities)
+    for name, one in sent.items():
+        write_first_model(folder / KEYS_FOLDER / name / FIRST_MODEL_FILE, one)
+    if (before / MODEL_FILE).exists():
+        replace_public_file(folder / MODEL_FILE, (before / MODEL_FILE).read_bytes())
+    change = _Change(signed.roster.identities, dict(signed.evicted), logins_of(folder, signed), sent)
+    _sign(folder, organiser_folder, signed, change, lambda _: former.roster.anchor)
 
 
 def create_party(key_folder: Path, name: str, role: Role) -> tuple[Identity, str]:

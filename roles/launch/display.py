@@ -12,6 +12,7 @@ from veilsum.roles.broker.files import CARRIER
 from veilsum.roles.cli.output import Table
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.launch.children import LOGS_FOLDER
+from veilsum.roles.launch.earlier_run import NOT_BEGUN
 from veilsum.roles.launch.outcome import BROKER, Outcome
 from veilsum.roles.monitor.history import RunHistory, metric_words
 from veilsum.transport.printable import printable
@@ -176,8 +177,8 @@ def _hash_of(outcome: Outcome, commit: Mapping[str, Any]) -> dict[str, Any]:
     return {"model_sha256": next((one for one in told if one), None)}
 
 
-def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
-    """The summary for people."""
+def describe(outcome: Outcome, figures: Mapping[str, Any], *, kept: bool = False) -> str:
+    """The summary for people; `kept` says that the run before is as it was, since a fresh one did not begin."""
     rows = [
         (
             str(one["round"]),
@@ -207,8 +208,11 @@ def describe(outcome: Outcome, figures: Mapping[str, Any]) -> str:
         f"attempts      {figures['attempts']}, sessions {figures['sessions']}, {figures['wall_s']:.1f} s"
     )
     lines += [printable(f"lost          {one}") for one in outcome.lost if not outcome.refused]
-    lines.append(f"logs          {outcome.loaded.folder / LOGS_FOLDER}")
-    if (outcome.failed or outcome.interrupted) and figures["rounds"] and not outcome.complete:
+    logs = outcome.loaded.folder / LOGS_FOLDER
+    lines.append(f"logs          {logs / NOT_BEGUN if kept else logs}")
+    if kept:
+        lines.append("earlier run   as it was: the fresh one did not begin")
+    if (outcome.failed or outcome.interrupted) and outcome.rounds_done and not outcome.complete:
         lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
     return "\n".join([*lines, *_last_words(outcome, figures)]) + "\n"
 
@@ -218,12 +222,9 @@ def _last_words(outcome: Outcome, figures: Mapping[str, Any]) -> Iterator[str]:
     cause = outcome.cause
     if cause is None:
         if outcome.interrupted and not outcome.complete:
-            wanted = outcome.loaded.config.rounds
-            done = [one["round"] for one in figures["rounds"][-1:]]
+            wanted, done = outcome.loaded.config.rounds, outcome.rounds_done
             yield (
-                f"stopped after {done[0]} of {wanted} rounds"
-                if done
-                else "stopped before a round was committed"
+                f"stopped after {done} of {wanted} rounds" if done else "stopped before a round was committed"
             )
         return
     server = SERVER if figures["abort_reason"] else ""

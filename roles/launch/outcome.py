@@ -49,14 +49,15 @@ class Outcome:
     missing: Sequence[str] = ()
     """Who ended before the server was started, which was allowed."""
     nursery_lost: bool = False
+    rounds_kept: int = 0
+    """How many rounds the newest model on disk has, where somebody has looked."""
 
     def __repr__(self) -> str:
         """How far it came, who was lost, and what came first of what went wrong."""
         config = self.loaded.config
-        rounds = len({one["round"] for one in self.facts("round_committed", SERVER)})
         lines = [
             f"launch: {config.scheme}, {len(config.parties)} parties, task {config.task}",
-            f"rounds        {rounds} of {config.rounds}, {self.wall_s:.1f} s, exit code {self.exit_code}",
+            f"rounds        {self.rounds_done} of {config.rounds}, {self.wall_s:.1f} s, exit code {self.exit_code}",
         ]
         if self.interrupted:
             lines.append("interrupted")
@@ -74,6 +75,13 @@ class Outcome:
     @property
     def participants(self) -> Mapping[str, Child]:
         return {name: child for name, child in self.children.items() if name not in (SERVER, BROKER)}
+
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds the run has, those included that it had when it went on."""
+        told = [fact.get("rounds_done") for what in ("started", "stopped") for fact in self.facts(what)]
+        told += [fact.get("round") for fact in self.facts("round_committed", SERVER)]
+        return max([self.rounds_kept, *(one for one in told if isinstance(one, int))])
 
     @property
     def complete(self) -> bool:

@@ -70,7 +70,7 @@ class Samples:
         missing: Mapping[str, float | str] | None = None,
         delimiter: str = ",",
     ) -> Samples:
-        """The rows of a CSV file with a header, in UTF-8.
+        """The rows of a CSV file with a header, in UTF-8; packed if its name ends in .gz.
 
         `columns` are the inputs in their order (all but the target, if not given), `categories` the words of a column
         that becomes one-hot, `classes` the words of the target that become labels 0, 1, ... (values, if not given),
@@ -180,6 +180,14 @@ class Task(Protocol):
 
     def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Measures of the whole test set, the headline first. The test loss is added to them."""
+
+
+@runtime_checkable
+class ChecksLabels(Protocol):
+    """A task that knows which labels its loss understands."""
+
+    def label_problem(self, outputs: int) -> str:
+        """What is wrong with its labels for a model with so many outputs, and the remedy; empty if nothing is."""
 
 
 def _finite(array: Array) -> bool:

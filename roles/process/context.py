@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning
 
 STATE_FOLDER = "state"
+EARLIER_RUN_FOLDER = "earlier-run"
+"""Where a launch keeps the run before until a fresh one has begun (roles/launch/earlier_run.py)."""
 _ROLES = (Role.SERVER, Role.CLIENT, Role.PEER)
 _PATHS = ("federation", "key", "state", "init", "record_view")
 
@@ -91,6 +93,12 @@ class RoleContext:
         config = self.loaded.config
         options = config.task_options(self.loaded.data_folder(self.options.data, self.name))
         return load_task(config.task, options, config.code)
+
+    def load_pooled_task(self) -> Task | VectorsTask:
+        """The same with the samples of all parties' folders, where each has its own: all of them must be here."""
+        from veilsum.roles.learning.own_data import load_pooled_task
+
+        return load_pooled_task(self.loaded.config, self.loaded.data_folders(self.options.data))
 
 
 def enter_role(role: Role | str, options: RoleOptions) -> RoleContext:
@@ -163,7 +171,8 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
 def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) -> Measuring | None:
     """How this process measures the common model: a party always unless told otherwise, a server only if told to.
 
-    Where parties get a perturbed model, the server alone can; elsewhere it leaves that to them.
+    Where parties get a perturbed model, the server alone can, on the test samples of all folders that it has been
+    given; elsewhere it leaves that to them.
     """
     server, config = context.name == SERVER, context.loaded.config
     when = context.options.measure or ("never" if server else "always")
@@ -172,7 +181,9 @@ def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) 
     if learner is None:
         from veilsum.roles.learning.factory import make_observing_learner
 
-        return Measuring(make_observing_learner(config, context.load_task()), log, tells=config.tell_metric)
+        return Measuring(
+            make_observing_learner(config, context.load_pooled_task()), log, tells=config.tell_metric
+        )
     parties = context.loaded.roster.participants
     turn = Turn(parties.index(context.name), len(parties)) if when == "turns" else Turn()
     return Measuring(learner, log, turn, config.tell_metric)

@@ -127,11 +127,8 @@ class Driver:
 
         That it has not heard the server's last word changes nothing, unless that is to bring it the model.
         """
-        if (
-            self.ended is None
-            and self._rounds_kept >= rounds
-            and (self.party == SERVER or self.state.model is not None)
-        ):
+        has_model = self.party == SERVER or self.state.model is not None
+        if self.ended is None and self._rounds_kept >= rounds and has_model:
             self._pump.ended = RunFinished(self._rounds_kept, self.state.model)
             self.log.tell(self._pump.ended)
         return self.ended
@@ -346,17 +343,19 @@ class Driver:
         A moment passes in any case: whoever sent us the last message may ask whether it arrived.
         """
         ended_at = self.clock()
-        while True:
-            linger_s = self.linger_s if self._sending else min(self.linger_s, SHORTEST_LINGER_S)
-            left = ended_at + linger_s - self.clock()
-            if left <= 0:
-                return
+        while (left := ended_at + self._linger_for() - self.clock()) > 0:
             getter = asyncio.ensure_future(self._inbox.get())
             await asyncio.wait({getter, *self._sending}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if getter.done():
                 await self._perform(getter.result())
             else:
                 getter.cancel()
+
+    def _linger_for(self) -> float:
+        """A server that has told us that the run is finished may be gone: nothing on its way there is waited for."""
+        gone = SERVER if isinstance(self.ended, RunFinished) else None
+        awaited = any(count for name, count in self.tally.unacknowledged.items() if name != gone)
+        return self.linger_s if awaited else min(self.linger_s, SHORTEST_LINGER_S)
 
     # Tasks.
 

@@ -14,7 +14,7 @@ from veilsum.roles.config.data_folders import DataFolders
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.federation.enrolment import create_federation, require_usable_folder
-from veilsum.roles.federation.new_folder import make_folder
+from veilsum.roles.federation.new_folder import make_folder, whole_folder
 from veilsum.roles.project.rows import made_up_rows
 
 TASK = "./task.py:study"
@@ -55,15 +55,16 @@ def study_config(
 
 
 def write_study(folder: Path, config: FederationConfig) -> list[str]:
-    """Write everything into a new or empty folder; returns the files that are for people."""
+    """Write everything into a new or empty folder, or nothing; returns the files that are for people."""
     require_usable_folder(folder)
-    make_folder(folder)
     files = study_files(config)
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
     there = {Path(path).parts[0] for path in files}
-    create_federation(folder, dataclasses.replace(config, code=CodeAccess(folder)), beside=there)
+    with whole_folder(folder):
+        make_folder(folder)
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+        create_federation(folder, dataclasses.replace(config, code=CodeAccess(folder)), beside=there)
     return sorted(there)
 
 

@@ -21,8 +21,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilsum.roles.cli.flags import add_federation_arguments, config_from_arguments
+
+if TYPE_CHECKING:
+    from veilsum.roles.config.federation_config import FederationConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,5 +63,18 @@ def run(args: argparse.Namespace) -> int:
             "each party,\nthen veilsum roster add here\n"
         )
     else:
-        sys.stdout.write(f"next: veilsum launch {args.folder}\n")
+        sys.stdout.write(f"next: veilsum launch {args.folder}{_data_wanted(config)}\n")
     return 0
+
+
+def _data_wanted(config: FederationConfig) -> str:
+    """What must be said about data when it is launched: nothing, unless every party has a folder that is not named."""
+    from veilsum.roles.config.data_folders import OWN_SPLIT, DataFolders
+
+    if config.split != OWN_SPLIT or config.task_is_numbers or DataFolders.parse(config.data).of_party:
+        return ""
+    folders = ",".join(f"{name}=FOLDER" for name in config.parties)
+    return (
+        f" --data {folders}\n      with the data folder of each party, since the split is {OWN_SPLIT}; "
+        "a party on a machine of its own has --data FOLDER"
+    )

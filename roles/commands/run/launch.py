@@ -3,7 +3,8 @@
 A live view shows where they are; the summary names the final model. Ctrl-C stops all of them cleanly. What each
 process told stands in DIR/logs, one JSON line per fact. With --record-views every process also writes what it saw to
 FOLDER/NAME.view, secrets included, for `veilsum audit run --view`. A second launch of the same folder needs --resume
-(to go on, for instance after raising `rounds`) or --fresh. Where parties hold a chain of models, --fresh and --init
+(to go on, for instance after raising `rounds`) or --fresh: that forgets the run before as soon as the new one begins
+its first round, and leaves it as it was if none is begun. Where parties hold a chain of models, --fresh and --init
 begin another chain: that is signed with the organiser's key in DIR/organiser, and takes the keys of all parties.
 
 examples:
@@ -22,15 +23,17 @@ exit codes:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.identifiers import SERVER
 from veilsum.roles.cli.output import add_json_option, publish
 
 if TYPE_CHECKING:
     from veilsum.roles.federation.folder import LoadedFederation
+    from veilsum.roles.launch.earlier_run import EarlierRun
     from veilsum.roles.launch.nursery import Nursery
     from veilsum.roles.launch.outcome import Outcome
     from veilsum.roles.launch.processes import Launch
@@ -52,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on from the last checkpoints")
-    again.add_argument("--fresh", action="store_true", help="forget an earlier run")
+    again.add_argument(
+        "--fresh", action="store_true", help="forget an earlier run once the new one has begun"
+    )
     parser.add_argument(
         "--record-views",
         type=Path,
@@ -84,16 +89,38 @@ def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
     import asyncio
 
     from veilsum.roles.launch.display import LiveView, describe, figures_of
+    from veilsum.roles.launch.earlier_run import EarlierRun
     from veilsum.roles.launch.processes import Launch
 
-    loaded, data, again = _prepare(args)
-    with LiveView(loaded.config) as view:
+    earlier = EarlierRun(args.folder)
+    loaded, data = _prepare(args, earlier)
+    with _kept_until_begun(earlier), LiveView(loaded.config) as view:
+        loaded = _make_room(args, loaded, earlier)
         views = _views_folder(args.record_views)
-        launch = Launch(loaded, [*data, *again], args.init, views, view.on_fact, args.allow_missing)
+
+        def hear(fact: Mapping[str, Any]) -> None:
+            if fact.get("fact") == "round_began" and fact.get("party") == SERVER:
+                earlier.forget()
+            view.on_fact(fact)
+
+        again = ["--resume"] if args.resume else []
+        launch = Launch(loaded, [*data, *again], args.init, views, hear, args.allow_missing)
         outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
+        if kept := earlier.is_aside:
+            sha256, metrics = None, {}
     figures = figures_of(outcome, sha256, metrics)
-    publish(describe(outcome, figures), figures, args.json)
+    publish(describe(outcome, figures, kept=kept), figures, args.json)
     return outcome.exit_code
+
+
+@contextmanager
+def _kept_until_begun(earlier: EarlierRun) -> Iterator[None]:
+    """Whatever happens before the first round of a fresh run, the run before is there afterwards."""
+    try:
+        yield
+    finally:
+        if earlier.is_aside:
+            earlier.put_back()
 
 
 async def _run(
@@ -104,22 +131,29 @@ async def _run(
         return outcome, *await _result(outcome, data, nursery)
 
 
-def _prepare(args: argparse.Namespace) -> tuple[LoadedFederation, list[str], list[str]]:
-    """The federation as its server has it, ready to start, and the words for data and for an earlier run."""
+def _prepare(args: argparse.Namespace, earlier: EarlierRun) -> tuple[LoadedFederation, list[str]]:
+    """The federation as its server has it, ready to start, and the words for data."""
     from veilsum.roles.federation.folder import load_federation, require_complete
     from veilsum.roles.process.context import enter_as
 
     loaded = load_federation(args.folder)
+    earlier.tidy()
     require_complete(loaded)
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
     data = _data_arguments(loaded, args.data)
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
+    return loaded, data
+
+
+def _make_room(args: argparse.Namespace, loaded: LoadedFederation, earlier: EarlierRun) -> LoadedFederation:
+    """The federation in which the run asked for can begin: the earlier one aside, with another chain if need be."""
+    if args.fresh:
+        earlier.set_aside(loaded)
     if (args.init is not None or args.fresh) and not args.resume and loaded.config.load_scheme().has_chain:
-        return _begin_anew(loaded, args.init), data, []
-    again = [flag for flag, given in (("--resume", args.resume), ("--fresh", args.fresh)) if given]
-    return loaded, data, again
+        return _begin_anew(loaded, args.init)
+    return loaded
 
 
 def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
@@ -131,23 +165,15 @@ def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
 
 
 def _begin_anew(loaded: LoadedFederation, init: Path | None) -> LoadedFederation:
-    """The federation with another chain in its roster, and with nothing left of the one before.
+    """The federation with another chain in its roster.
 
     That takes the organiser's key and those of all parties: without them nothing is changed.
     """
     from veilsum.roles.federation.enrolment import begin_anew
     from veilsum.roles.federation.folder import ORGANISER_FOLDER
-    from veilsum.roles.process.checkpoint import StateFolder
-    from veilsum.roles.process.context import enter_as, state_folder
+    from veilsum.roles.process.context import enter_as
 
-    folders = {name: state_folder(loaded.folder, name) for name in (SERVER, *loaded.roster.participants)}
-    kept = [StateFolder(path, name, loaded.config.agreed_digest) for name, path in folders.items()]
-    for one in kept:
-        one.acquire()
-        one.release()
     begin_anew(loaded.folder, loaded.folder / ORGANISER_FOLDER, init)
-    for one in kept:
-        one.clear()
     return enter_as(loaded.folder, loaded.key_folder(SERVER))[0]
 
 
@@ -186,7 +212,7 @@ async def _result(
     newest = newest_model(outcome.loaded)
     if newest is None:
         return None, {}
-    model, _, holder = newest
+    model, outcome.rounds_kept, holder = newest
     sha256 = sha256_of(model)
     measured = [fact for fact in outcome.facts("measured") if fact.get("model_sha256") == sha256]
     if measured and not outcome.loaded.data_folders(*data[1:]).of_party:

@@ -22,6 +22,7 @@ from veilsum.roles.config.spelling import named_fields
 from veilsum.roles.learning.task import Array, Loss, Samples
 
 _THRESHOLD = 0.5
+_MOST_SHOWN = 8
 
 
 @named_fields
@@ -50,6 +51,22 @@ class SupervisedTask:
             return functional.cross_entropy(outputs, targets)
         difference = outputs - as_values(targets, outputs)
         return 0.5 * difference.square().sum(dim=1).mean()
+
+    def label_problem(self, outputs: int) -> str:
+        """Which labels such a model has no class for, and what to do; another loss may know more of them."""
+        if outputs < 2 or type(self).loss is not SupervisedTask.loss:
+            return ""
+        for what, labels in (("training", self.train.labels), ("test", self.test.labels)):
+            if labels is None or 0 <= int(labels.min()) <= int(labels.max()) < outputs:
+                continue
+            found = [str(label) for label in np.unique(labels)]
+            shown = ", ".join([*found[:_MOST_SHOWN], *(["..."] if len(found) > _MOST_SHOWN else [])])
+            return (
+                f"the {what} samples have the labels {shown}, and a model with {outputs} outputs knows 0 to "
+                f"{outputs - 1}: count labels from 0, as Samples.from_csv does with classes=(...), which names them in "
+                "order, or give the model an output for each class"
+            )
+        return ""
 
     def metrics(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Accuracy and balanced accuracy for classes; explained variance and squared error for values."""

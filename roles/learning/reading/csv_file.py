@@ -8,10 +8,14 @@ they do not cover is refused with its line and its column.
 from __future__ import annotations
 
 import csv
+import gzip
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -20,6 +24,11 @@ from veilsum.roles.learning.reading.arrays import AnyArray
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
 """Cells that hold no value."""
+PACKED = ".gz"
+MOST_UNPACKED = 1 << 32
+"""So many characters a packed file may have: a small one can unpack to more than any disk holds."""
+LONGEST_LINE = 1 << 26
+_SEPARATORS = (",", ";", "\t", "|")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -47,7 +56,11 @@ def read_csv(path: Path, columns: Columns, delimiter: str) -> tuple[AnyArray, An
     targets: list[float] = []
     lines = _lines(path, delimiter)
     _, header = next(lines, (1, []))
-    names = _input_names(path, header, columns)
+    if not header:
+        raise TaskError(
+            f"{path} is empty: its first line must name the columns, {columns.target!r} among them"
+        )
+    names = _input_names(path, header, columns, delimiter)
     for number, cells in lines:
         if len(cells) != len(header):
             raise TaskError(f"{path}, line {number}: {len(cells)} cells, and the header has {len(header)}")
@@ -63,20 +76,62 @@ def read_csv(path: Path, columns: Columns, delimiter: str) -> tuple[AnyArray, An
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The header and each row that is not blank, with the number of its last line."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+        with _opened(path) as file:
+            lines = _bounded(path, file) if path.suffix == PACKED else file
+            reader = csv.reader(lines, delimiter=delimiter, strict=True)
             yield from ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
-    except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TaskError(
             f"{path} is not UTF-8 ({error.reason} at byte {error.start}): save it as UTF-8"
         ) from error
     except (csv.Error, TypeError) as error:
-        raise TaskError(f"{path} is no CSV file with {delimiter!r} between cells: {error}") from error
+        hint = _other_separator(path, delimiter)
+        raise TaskError(f"{path} is no CSV file with {delimiter!r} between cells: {error}{hint}") from error
 
 
-def _input_names(path: Path, header: list[str], columns: Columns) -> list[str]:
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """The text of a file, unpacked if its name ends in .gz; the mark that spreadsheets put first is left out."""
+    opened = gzip.open if path.suffix == PACKED else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            yield file
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (EOFError, zlib.error) as error:
+        raise TaskError(f"{path} cannot be unpacked: {error}") from error
+
+
+def _bounded(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a file that nobody knows the size of."""
+    size = 0
+    while line := file.readline(LONGEST_LINE):
+        size += len(line)
+        if size > MOST_UNPACKED or len(line) == LONGEST_LINE:
+            raise TaskError(
+                f"{path} unpacks to more than {size} characters, or has a line of {len(line)}: unpack it"
+            )
+        yield line
+
+
+def _other_separator(path: Path, delimiter: str) -> str:
+    """What to say if the header has another separator oftener than the one that was named."""
+    try:
+        with _opened(path) as file:
+            header = file.readline(LONGEST_LINE)
+    except (TaskError, UnicodeDecodeError):
+        return ""
+    likely = max(_SEPARATORS, key=header.count)
+    if len(delimiter) == 1 and header.count(likely) <= header.count(delimiter):
+        return ""
+    return (
+        f"; its header has {likely!r} between names: if that is so, delimiter={likely!r}"
+        if likely in header
+        else ""
+    )
+
+
+def _input_names(path: Path, header: list[str], columns: Columns, delimiter: str) -> list[str]:
     """The input columns, once it is clear that all named columns are there, each once."""
     there = Counter(header)
     twice = sorted(name for name, times in there.items() if times > 1)
@@ -87,7 +142,8 @@ def _input_names(path: Path, header: list[str], columns: Columns) -> list[str]:
     named = [columns.target, *chosen, *columns.categories, *columns.scale, *columns.missing]
     absent = dict.fromkeys(repr(name) for name in named if name not in there)
     if absent:
-        raise TaskError(f"{path} has no column {', '.join(absent)}; it has {', '.join(map(repr, header))}")
+        has, hint = ", ".join(map(repr, header)), _other_separator(path, delimiter)
+        raise TaskError(f"{path} has no column {', '.join(absent)}; it has {has}{hint}")
     if columns.target in chosen:
         raise TaskError(
             f"{path}: the target {columns.target!r} is among the input columns: leave it out there"

@@ -25,7 +25,7 @@ from veilsum.roles.learning.contract import FloatVector, LocalUpdate, TrainingFa
 from veilsum.roles.learning.defences.guard import Fitter, Guard, Party, PlainFitter, RoundWork
 from veilsum.roles.learning.seeds import again, derive_seed, generator
 from veilsum.roles.learning.splits import Split, divide
-from veilsum.roles.learning.task import Samples, Task
+from veilsum.roles.learning.task import ChecksLabels, Samples, Task
 from veilsum.roles.learning.training.determinism import deterministic
 from veilsum.roles.learning.training.devices import available_device
 from veilsum.roles.learning.training.loop import Feed, trainable
@@ -197,6 +197,8 @@ class TorchLearner:
                     f"the model makes outputs of shape {tuple(outputs.shape)}, not (batch, outputs)"
                 )
             self.outputs: int = outputs.shape[1]
+            if isinstance(self._task, ChecksLabels) and (problem := self._task.label_problem(self.outputs)):
+                raise ParameterError([f"party {self._party + 1} of {self._parties}: {problem}"])
             loss = self._task.loss(outputs, targets)
             if loss.ndim != 0:
                 raise LocalProtocolError(

@@ -177,6 +177,19 @@ def test_an_evicted_party_comes_back_with_new_keys_only(fed: Path, tmp_path: Pat
         enter_federation(fed, fed / "keys" / "bob")
 
 
+@pytest.mark.parametrize("split", ["own", "iid"])
+def test_what_to_do_next_is_a_launch_that_is_not_refused_for_its_data(
+    tmp_path: Path, split: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fed = tmp_path / "fed"
+    assert cli.main(["init", str(fed), "--task", "digits", "--parties", "ann,bob,eve", "--split", split]) == 0
+    following = (
+        capsys.readouterr().out.partition("next: veilsum")[2].splitlines()[0].replace("FOLDER", str(tmp_path))
+    )
+    folders = load_federation(fed).data_folders(*following.split()[3:])
+    folders.require_fitting(("ann", "bob", "eve"), split)
+
+
 def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

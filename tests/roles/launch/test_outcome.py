@@ -67,6 +67,22 @@ def test_the_summary_of_a_run_that_failed_after_a_round_says_how_to_go_on(fed: L
         assert any(f"veilsum launch {fed.folder} --resume" in line for line in said) is goes_on
 
 
+@pytest.mark.parametrize("how", ["on disk", "told by a party", "committed since"])
+def test_a_run_that_went_on_and_was_stopped_says_how_many_rounds_there_are_and_how_to_go_on(
+    fed: LoadedFederation, how: str
+) -> None:
+    """Also where it was stopped before any process had told anything."""
+    told = {"told by a party": [fact(1, "started", rounds_done=1)], "committed since": [committed(1, 1)]}
+    server = child("server", 130, *told.get(how, ()), stopped=True)
+    ended = outcome(fed, server, interrupted=True, rounds_kept=1 if how == "on disk" else 0)
+    said = summary(ended)
+    require_mentions(said[-1], 1, 2)
+    require_mentions(said[-2], "launch", fed.folder, "--resume")
+    assert "--resume" not in "".join(
+        summary(outcome(fed, child("server", 130, stopped=True), interrupted=True))
+    )
+
+
 def test_the_cause_is_what_came_first_and_stands_in_the_last_line(fed: LoadedFederation) -> None:
     """A party is killed, the server then says that too few are left, the others that the server is gone."""
     ended = outcome(

@@ -147,10 +147,11 @@ def test_a_folder_with_anything_in_it_is_refused_without_advice_to_remove_it(
         (["--parties", "0"], "parties 0"),
         (["--parties", "ann,ann,bob"], "ann"),
         (["--parties", "1"], "min_parties"),
+        (["--parties", "observer-1,ann,bob"], "observer-1"),
         (["--broker-port", "0"], "broker_port"),
     ],
 )
-def test_a_study_that_cannot_work_is_refused_before_anything_is_written(
+def test_a_study_that_cannot_work_is_refused_and_nothing_of_it_is_left(
     tmp_path: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", str(tmp_path / "mystudy"), *words]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.support.refusals import refusal
 from veilsum.roles.learning.errors import TaskError
+from veilsum.roles.learning.reading import csv_file
 from veilsum.roles.learning.task import Samples
 
 TEXT = "age,smoker,pulse,ill\n50,no,70,yes\n\n35,former,62.5,no\n"
@@ -89,7 +91,11 @@ def test_a_mark_of_spreadsheets_quotes_and_other_delimiters_are_understood(file:
         ("a,y\n1,2\n", {"columns": ("a", "y")}, "'y' target"),
         ("y\n1\n", {}, "'y' besides"),
         ("a,y\n", {}, "row"),
-        ("", {}, "'y'"),
+        ("", {}, "'y' empty"),
+        ("\n\n", {}, "'y' empty"),
+        ("a;y\n1;2\n", {}, "'y' 'a;y' delimiter=';'"),
+        ('"a, b";"c";"y"\n1;2;3\n', {}, "delimiter=';'"),
+        ("a\ty\n1\t2\n", {"delimiter": ";"}, "delimiter='\\t'"),
         ('a,y\n"1,2\n', {}, "CSV"),
         ("a,y\n1,2\n", {"delimiter": "ab"}, "'ab'"),
     ],
@@ -101,6 +107,45 @@ def test_what_makes_no_samples_is_refused_with_where_it_stands(
     file.write_text(text)
     with refusal(TaskError, *says.split()):
         Samples.from_csv(file, target="y", **options)
+
+
+def test_no_other_separator_is_suggested_where_the_header_has_the_named_one(file: Path) -> None:
+    file.write_text("a,b;c\n1,2\n")
+    with refusal(TaskError, "'y'") as caught:
+        Samples.from_csv(file, target="y")
+    assert "delimiter" not in str(caught.value)
+
+
+def test_a_packed_file_is_read_as_what_is_in_it(file: Path) -> None:
+    packed = file.with_suffix(".csv.gz")
+    packed.write_bytes(gzip.compress(TEXT.encode("utf-8-sig")))
+    options: dict[str, Any] = {"target": "pulse", "categories": {**SMOKER, "ill": ("no", "yes")}}
+    assert (
+        Samples.from_csv(packed, **options).inputs.tolist()
+        == Samples.from_csv(file, **options).inputs.tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"a,y\n1,2\n", gzip.compress(b"a,y\n" + b"1,2\n" * 999)[:40], b"\x1f\x8b\x08"]
+)
+def test_a_packed_file_that_is_none_or_is_cut_off_is_named(file: Path, content: bytes) -> None:
+    packed = file.with_suffix(".csv.gz")
+    packed.write_bytes(content)
+    with refusal(TaskError, packed.name):
+        Samples.from_csv(packed, target="y")
+
+
+@pytest.mark.parametrize("bound", ["MOST_UNPACKED", "LONGEST_LINE"])
+def test_a_packed_file_unpacks_to_so_much_and_no_more(
+    file: Path, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = file.with_suffix(".csv.gz")
+    packed.write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 30))
+    assert len(Samples.from_csv(packed, target="y")) == 30
+    monkeypatch.setattr(csv_file, bound, 100 if bound == "MOST_UNPACKED" else 3)
+    with refusal(TaskError, packed.name, "unpack"):
+        Samples.from_csv(packed, target="y")
 
 
 def test_a_file_that_cannot_be_read_is_named(file: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.errors import TaskError
 from veilsum.roles.learning.models import build_model
 from veilsum.roles.learning.splits import Split
-from veilsum.roles.learning.task import Samples, Task
+from veilsum.roles.learning.task import Loss, Samples, Task
 from veilsum.roles.learning.training.compare import mean_metrics, train_alone, train_central, train_standalone
 from veilsum.roles.learning.training.loop import Feed
 from veilsum.roles.learning.training.settings import TrainingOptions
@@ -281,6 +281,21 @@ def test_models_and_data_that_do_not_fit_are_refused_when_the_learner_is_made() 
         learner(replace(tiny(), network=lambda: nn.Linear(8, 3)))
     with refusal(LocalProtocolError, "party", 5):
         learner(tiny(), party=5)
+
+
+@pytest.mark.parametrize("objective", ["ce", "mse"])
+@pytest.mark.parametrize(("last", "where"), [(3, "training"), (-1, "training"), (3, "test")])
+def test_labels_without_an_output_are_refused_with_what_there_is_and_the_remedy(
+    objective: Loss, last: int, where: str
+) -> None:
+    """Also where it is the last sample's label alone: it would have come up in some round."""
+    held = tiny().train
+    labels = held.targets % 3
+    labels[-1] = last
+    wrong = Samples(held.inputs, labels)
+    train, test = (wrong, held) if where == "training" else (held, wrong)
+    with refusal(ParameterError, "party", 1, 5, where, last, "outputs", "classes"):
+        learner(replace(tiny(), train=train, test=test, objective=objective))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,165 @@
+"""A fresh run that cannot begin costs nothing of the one before, whenever and however it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.brokers.broker import needs_mosquitto
+from tests.support.federations import make_federation
+from tests.support.launches import require_nothing_left, run_veilsum
+from tests.support.refusals import refusal, require_mentions
+from veilsum.protocol.errors import ParameterError
+from veilsum.roles.federation.enrolment import begin_anew
+from veilsum.roles.federation.folder import LoadedFederation, load_federation
+from veilsum.roles.federation.signed_roster import ROSTER_FILE, read_roster
+from veilsum.roles.launch.earlier_run import FORGOTTEN, EarlierRun
+from veilsum.roles.monitor.history import RunHistory, RunState
+from veilsum.roles.monitor.log_tail import LogTail
+from veilsum.roles.process.context import EARLIER_RUN_FOLDER
+from veilsum.roles.process.held_model import held_model
+
+
+def model_of(folder: Path) -> str:
+    """The hash of the model that a party holds, as `export` says it."""
+    out = folder.with_suffix(".json")
+    shown = run_veilsum("evaluate", str(folder), "--name", "p1", "--json", str(out))
+    assert shown.returncode == 0, shown.stderr
+    sha256: str = json.loads(out.read_text())["model_sha256"]
+    return sha256
+
+
+def told_in(folder: Path) -> RunHistory:
+    """What a page of the run would be drawn from."""
+    history = RunHistory()
+    for writer, fact in LogTail(folder / "logs").facts():
+        history.take(fact, writer)
+    return history
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("scheme", ["plain", "masked"])
+def test_a_refused_fresh_start_leaves_model_page_and_chain_as_they_were_and_the_next_one_begins(
+    tmp_path: Path, scheme: str
+) -> None:
+    """What it had to say is kept apart; the run can go on; a fresh one that begins leaves nothing of the old."""
+    folder = make_federation(tmp_path / "fed", scheme, 3).folder
+    assert run_veilsum("launch", str(folder)).returncode == 0
+    before, key = model_of(folder), folder / "keys" / "p3" / "roster.pin.json"
+    key.chmod(0o644)
+    refused = run_veilsum("launch", str(folder), "--fresh")
+    assert refused.returncode == 2, refused.stdout
+    require_mentions(refused.stdout, "p3", "chmod", folder / "logs" / "not-begun")
+    assert (folder / "logs" / "not-begun" / "p3.log").exists()
+    assert model_of(folder) == before
+    told = told_in(folder)
+    assert (told.state, len(told.committed())) == (RunState.FINISHED, 2)
+    key.chmod(0o600)
+    settings = folder / "federation.toml"
+    settings.write_text(settings.read_text().replace("rounds = 2", "rounds = 3"))
+    gone_on = run_veilsum("launch", str(folder), "--resume")
+    assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
+    assert len(told_in(folder).committed()) == 3
+    assert run_veilsum("launch", str(folder), "--fresh").returncode == 0
+    told = told_in(folder)
+    assert (told.state, len(told.committed())) == (RunState.FINISHED, 3)
+    assert not (folder / EARLIER_RUN_FOLDER).exists()
+    assert not (folder / "logs" / "not-begun").exists()
+    starts = (folder / "logs" / "server.log").read_text().count('"started"')
+    assert starts == 1
+    require_nothing_left(folder)
+
+
+def with_a_run(folder: Path, scheme: str) -> LoadedFederation:
+    """A federation with what stands for the state and logs of a run."""
+    loaded = make_federation(folder, scheme, 3)
+    (loaded.folder / "state" / "p1").mkdir(parents=True, mode=0o700)
+    for name in ("state/p1/mark", "logs/p1.log"):
+        (loaded.folder / name).parent.mkdir(exist_ok=True)
+        (loaded.folder / name).write_text("old")
+    return loaded
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing afterwards happens."""
+
+
+def begin_and_fail(loaded: LoadedFederation) -> None:
+    """Set the run aside, leave marks of another one, and put it back."""
+    earlier = EarlierRun(loaded.folder)
+    try:
+        _begin_and_fail(loaded, earlier)
+    except Killed:
+        earlier.let_go()
+        raise
+
+
+def _begin_and_fail(loaded: LoadedFederation, earlier: EarlierRun) -> None:
+    earlier.tidy()
+    earlier.set_aside(loaded)
+    if loaded.roster.anchor is not None:
+        begin_anew(loaded.folder, loaded.folder / "organiser", None)
+    for name in ("state/p1/mark", "logs/p1.log"):
+        (loaded.folder / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (loaded.folder / name).write_text("new")
+    earlier.put_back()
+
+
+@pytest.mark.parametrize("scheme", ["plain", "masked"])
+def test_a_launch_killed_at_any_step_of_setting_aside_and_putting_back_loses_nothing(
+    tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next launch finds state, logs and chain as they were; the locks of the dead are gone."""
+    loaded = with_a_run(tmp_path / "fed", scheme)
+    anchor = loaded.roster.anchor
+    steps: list[int] = []
+
+    def counted(original: Any, die_at: int) -> Any:
+        def step(*arguments: Any, **named: Any) -> Any:
+            steps.append(die_at)
+            if len(steps) == die_at:
+                raise Killed
+            return original(*arguments, **named)
+
+        return step
+
+    for die_at in range(1, 40):
+        steps.clear()
+        with monkeypatch.context() as patch:
+            for owner, name in ((Path, "rename"), (shutil, "rmtree"), (Path, "replace")):
+                patch.setattr(owner, name, counted(getattr(owner, name), die_at))
+            try:
+                begin_and_fail(loaded)
+                done = True
+            except Killed:
+                done = False
+        EarlierRun(loaded.folder).tidy()
+        assert (loaded.folder / "state/p1/mark").read_text() == "old", die_at
+        assert (loaded.folder / "logs/p1.log").read_text() == "old", die_at
+        assert read_roster(loaded.folder / ROSTER_FILE).roster.anchor == anchor
+        assert not (loaded.folder / EARLIER_RUN_FOLDER).exists()
+        loaded = load_federation(loaded.folder)
+        if done:
+            return
+    raise AssertionError("more steps than were tried")
+
+
+def test_a_run_is_set_aside_for_one_launch_at_a_time_unread_meanwhile_and_gone_once_the_next_has_begun(
+    tmp_path: Path,
+) -> None:
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    one, other = EarlierRun(loaded.folder), EarlierRun(loaded.folder)
+    one.set_aside(loaded)
+    with refusal(ParameterError, "launch", str(loaded.folder)):
+        other.tidy()
+    with refusal(ParameterError, "launch", str(loaded.folder), "--resume"):
+        held_model(loaded, "server")
+    one.forget()
+    other.tidy()
+    assert not any(
+        (loaded.folder / name).exists() for name in ("state", "logs", EARLIER_RUN_FOLDER, FORGOTTEN)
+    )
