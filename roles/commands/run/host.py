@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from veilsum.roles.process.context import RoleOptions, enter_role
     from veilsum.roles.process.run import run_role
 
+    _require_keys(args.folder)
     options = RoleOptions(
         args.folder,
         SERVER,
@@ -56,3 +57,22 @@ def run(args: argparse.Namespace) -> int:
     context = enter_role(Role.SERVER, options)
     with hosting(context.loaded, embedded=args.embedded):
         return run_role(Role.SERVER, options)
+
+
+def _require_keys(folder: Path) -> None:
+    """A federation without its server's keys has not invited anybody, or its server is elsewhere."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.protocol.identifiers import SERVER
+    from veilsum.roles.config.file import settings_file
+    from veilsum.roles.federation.folder import KEYS_FOLDER
+    from veilsum.roles.federation.keystore import PRIVATE_FILE
+
+    here = settings_file(folder)
+    keys = here.parent / KEYS_FOLDER / SERVER
+    if here.exists() and not (keys / PRIVATE_FILE).exists():
+        raise ParameterError(
+            [
+                f"{keys} holds no keys of the server: veilsum invite {here.parent} makes and enrols them, and invites "
+                "the parties; where the server is enrolled with keys on another machine, host there"
+            ]
+        )
