@@ -47,6 +47,8 @@ from veilsum.roles.federation.signed_roster import (
 from veilsum.roles.invitations.invitation_file import InvitationFile, authority_path
 from veilsum.roles.invitations.reply import MOST_MODEL_BYTES, SUFFIX, Reply
 from veilsum.roles.process.clock import date
+from veilsum.roles.process.context import state_folder
+from veilsum.roles.process.unbegun import note_unbegun
 from veilsum.transport.printable import printable
 
 INVITATION_ID = "invitation"
@@ -141,6 +143,7 @@ def settle(place: Place) -> Identity:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         replace_public_file(folder / path, invitation.authority.encode("ascii"))
     if not (keys / PRIVATE_FILE).exists():
+        note_unbegun(state_folder(folder, invitation.name))
         create_identity(keys, invitation.name, invitation.role, with_rsa=invitation.role is Role.PEER)
     if not (keys / PASSWORD_FILE).exists():
         create_login(keys, invitation.name)

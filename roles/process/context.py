@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "state"
 _ROLES = (Role.SERVER, Role.CLIENT, Role.PEER)
-_PATHS = ("federation", "key", "state", "init", "record_view")
+_PATHS = ("federation", "key", "state", "init", "record_view", "logs")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class RoleOptions:
     record_view: Path | None = None
     measure: MeasureWhen | None = None
     log_format: LogFormat = "text"
+    logs: Path | None = None
+    """The folder in which the log is kept as JSON, besides."""
 
     def __post_init__(self) -> None:
         """Paths may be texts; what no process can do is refused before it touches anything."""

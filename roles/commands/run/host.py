@@ -3,7 +3,8 @@
 It takes DIR/broker and DIR/keys/server, as `veilsum init` and `veilsum invite` leave them. Parties that were invited
 and enrolled take the roster from the broker while this runs, and begin. After `veilsum roster add`, `evict` or `sign`
 the broker lets in whom it is to; the server takes part under the roster that it started with, so start this again. It
-goes on from the last checkpoint, if there is one.
+goes on from the last checkpoint, if there is one. What the server tells stands in DIR/logs, too, so that veilsum page
+DIR shows the run, with the statuses of the parties while it goes on.
 
 examples:
   veilsum host fed
@@ -41,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.crypto.identity import Role
     from veilsum.protocol.identifiers import SERVER
+    from veilsum.roles.config.file import settings_file
+    from veilsum.roles.launch.children import LOGS_FOLDER
     from veilsum.roles.launch.hosting import hosting
     from veilsum.roles.process.context import RoleOptions, enter_role
     from veilsum.roles.process.run import run_role
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         resume=not args.fresh,
         fresh=args.fresh,
         log_format=args.log_format,
+        logs=settings_file(args.folder).parent / LOGS_FOLDER,
     )
     context = enter_role(Role.SERVER, options)
     with hosting(context.loaded, embedded=args.embedded):

@@ -7,7 +7,8 @@ enrolment file that the command names, and read its words to the organiser.
 
 Then run the same command again: it waits until the organiser has enrolled you, takes the signed roster from the broker
 (or from --roster FILE), and runs as the client or peer that the federation needs. It can be run again after any stop:
-it goes on from its last checkpoint.
+it goes on from its last checkpoint. A party that lost its state comes back with --fresh. What it tells stands in
+FOLDER/logs, too, so that veilsum page FOLDER shows the run.
 
 The invitation holds a password for the broker, which the one that you make here replaces when you are enrolled. Who
 steals the file can knock at the broker as you until then, and read who is enrolled; he takes part in nothing, unless
@@ -16,6 +17,7 @@ the organiser enrols his keys without comparing the words with you.
 examples:
   veilsum join alice.invite --data /data/ecg
   veilsum join alice.invite --data /data/ecg --words "lava dust ... (12 words)"
+  veilsum join alice.invite --data /data/ecg --fresh
   veilsum join alice.invite --data /data/ecg --roster roster.json --device cuda:0
 
 exit codes:
@@ -66,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         default=900.0,
         help="how long to wait for the enrolment (default 900 seconds)",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget an earlier run, or come back after the state folder was lost; where parties vote on models, this "
+        "one has no vote until it took part again, unless the organiser began another chain",
     )
     parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
     parser.add_argument(
@@ -164,6 +172,7 @@ def _reply(place: Place, args: argparse.Namespace) -> int:
 
 def _take_part(place: Place, args: argparse.Namespace) -> int:
     from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
+    from veilsum.roles.launch.children import LOGS_FOLDER
     from veilsum.roles.process.context import RoleOptions
     from veilsum.roles.process.run import run_role
 
@@ -181,8 +190,10 @@ def _take_part(place: Place, args: argparse.Namespace) -> int:
         data=args.data,
         device=args.device,
         init=args.init,
-        resume=True,
+        resume=not args.fresh,
+        fresh=args.fresh,
         log_format=args.log_format,
+        logs=place.folder / LOGS_FOLDER,
     )
     return run_role(place.invitation.role, options)
 

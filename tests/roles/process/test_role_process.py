@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,15 +26,18 @@ from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.owing import LATE_AFTER_S
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
 from veilsum.roles.process.checkpoint import StateFolder
+from veilsum.roles.process.clock import monotonic
 from veilsum.roles.process.context import RoleOptions, enter_role
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import make_machine, rules_of
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.unbegun import begin, note_unbegun
 from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
 from veilsum.transport.errors import TooLarge
 
@@ -148,8 +153,13 @@ def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
 
     async def tell() -> None:
         driver = make_driver(role, transport)
-        driver.tally.unacknowledged.update(PartyId(f"p{number}") for number in range(5000))
-        await role._tell_status(transport, driver)
+        now = monotonic()
+        driver.tally.owing.clock = lambda: now
+        with contextlib.ExitStack() as under_way:
+            for number in range(5000):
+                under_way.enter_context(driver.tally.owing.by(f"p{number}"))
+            driver.tally.owing.clock = lambda: now + LATE_AFTER_S
+            await role._tell_status(transport, driver)
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(tell())
@@ -233,6 +243,31 @@ def test_a_party_that_is_to_go_on_and_has_no_checkpoint_says_so_and_what_to_do(t
         assert len(warnings) == resume
         for text in warnings:
             require_mentions(text, role.checkpoints.folder, "checkpoint", "anew", "--fresh", "vote")
+
+
+def test_a_party_that_never_took_part_begins_without_a_warning_and_is_warned_once_it_did(
+    tmp_path: Path,
+) -> None:
+    """However its state was lost: the checkpoints alone, the folder, or all of it for a copy of before the run."""
+    said = io.StringIO()
+    role = make_process(tmp_path / "fed", said)
+    context = replace(role.context, options=replace(role.context.options, resume=True))
+    folder, copy = role.checkpoints.folder, tmp_path / "copy"
+    note_unbegun(folder)
+    shutil.copytree(folder, copy)
+
+    def warned() -> bool:
+        before = len(said.getvalue())
+        assert process._saved_state(context, role.checkpoints, role.scheme, role.log) is None
+        return len(said.getvalue()) > before
+
+    assert not warned()
+    begin(folder)
+    assert warned()
+    shutil.rmtree(folder)
+    assert warned()
+    shutil.copytree(copy, folder)
+    assert warned()
 
 
 @pytest.mark.parametrize(
