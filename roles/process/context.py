@@ -55,6 +55,8 @@ class RoleOptions:
     log_format: LogFormat = "text"
     logs: Path | None = None
     """The folder in which the log is kept as JSON, besides."""
+    stay_s: float | None = None
+    """How long a party that has all rounds waits for a server, instead of `patience_s`."""
 
     def __post_init__(self) -> None:
         """Paths may be texts; what no process can do is refused before it touches anything."""

@@ -71,6 +71,7 @@ from veilsum.roles.process.observer import Observers
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
 from veilsum.roles.process.quorum import Need, Quorum
+from veilsum.roles.process.staying import take_part
 from veilsum.roles.process.unbegun import begin, is_unbegun
 from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
@@ -327,7 +328,7 @@ class RoleProcess:
                     self.log,
                 )
                 await quorum.wait(transport, timing.patience_s)
-            return await driver.run()
+            return await take_part(driver, self.rules.rounds, context.options.stay_s)
         finally:
             telling.cancel()
             await asyncio.wait([telling])

@@ -94,6 +94,9 @@ def test_a_broker_that_dies_is_started_again_and_the_parties_take_roster_and_par
         html = folder / "run.html"
         assert cli.main(["page", str(folder), "--html", str(html)]) == 0
         assert "finished: round 2 of 2 committed by 3 parties" in html.read_text()
+    again = begin("join", str(fed.parents[1] / "alice.invite"))
+    assert "all its rounds" in again.communicate(timeout=60)[0]
+    assert again.returncode == 0
 
 
 def test_a_broker_that_never_serves_keeps_no_host_waiting(fed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFailed, RunFinished
+from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
@@ -37,6 +38,8 @@ from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import make_machine, rules_of
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.pump import Ended
+from veilsum.roles.process.staying import take_part
 from veilsum.roles.process.unbegun import begin, note_unbegun
 from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
 from veilsum.transport.errors import TooLarge
@@ -243,6 +246,49 @@ def test_a_party_that_is_to_go_on_and_has_no_checkpoint_says_so_and_what_to_do(t
         assert len(warnings) == resume
         for text in warnings:
             require_mentions(text, role.checkpoints.folder, "checkpoint", "anew", "--fresh", "vote")
+
+
+@pytest.mark.parametrize(("rounds_done", "holds_model"), [(2, True), (2, False), (1, True)])
+def test_who_has_all_rounds_and_hears_no_server_leaves_as_finished_and_nobody_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds_done: int, holds_model: bool
+) -> None:
+    said = io.StringIO()
+    role = make_process(tmp_path / "fed", said)
+    role.state.rounds_done = rounds_done
+    role.state.model = np.ones(40, dtype="<f4") if holds_model else None
+
+    async def silence(self: Driver) -> Ended:
+        await asyncio.sleep(0.1)
+        return RunFailed(AbortReason.TIMED_OUT, "server", "silent")
+
+    monkeypatch.setattr(Driver, "run", silence)
+
+    async def take_part_briefly() -> Ended:
+        return await take_part(make_driver(role, LostStatuses()), role.rules.rounds, 0.01)
+
+    ended = asyncio.run(take_part_briefly())
+    assert isinstance(ended, RunFinished) is (rounds_done == role.rules.rounds and holds_model)
+    told = [json.loads(line)["fact"] for line in said.getvalue().splitlines()]
+    assert told == (["staying", "run_finished"] if isinstance(ended, RunFinished) else [])
+
+
+def test_who_has_all_rounds_stays_with_a_server_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = make_process(tmp_path / "fed", io.StringIO())
+    role.state.rounds_done, role.state.model = role.rules.rounds, np.ones(40, dtype="<f4")
+
+    async def in_session(self: Driver) -> Ended:
+        self.machine.phase = ParticipantPhase.RUNNING
+        await asyncio.sleep(0.1)
+        return RunFailed(AbortReason.TIMED_OUT, "server", "silent")
+
+    monkeypatch.setattr(Driver, "run", in_session)
+
+    async def take_part_briefly() -> Ended:
+        return await take_part(make_driver(role, LostStatuses()), role.rules.rounds, 0.01)
+
+    assert isinstance(asyncio.run(take_part_briefly()), RunFailed)
 
 
 def test_a_party_that_never_took_part_begins_without_a_warning_and_is_warned_once_it_did(
