@@ -48,7 +48,7 @@ from veilsum.roles.invitations.invitation_file import InvitationFile, authority_
 from veilsum.roles.invitations.reply import MOST_MODEL_BYTES, SUFFIX, Reply
 from veilsum.roles.process.clock import date
 from veilsum.roles.process.context import state_folder
-from veilsum.roles.process.unbegun import note_unbegun
+from veilsum.roles.process.disk.unbegun import note_unbegun
 from veilsum.transport.printable import printable
 
 INVITATION_ID = "invitation"

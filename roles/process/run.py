@@ -63,6 +63,7 @@ from veilsum.roles.process.context import (
     make_party_learner,
     state_folder,
 )
+from veilsum.roles.process.disk.unbegun import begin, is_unbegun
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
@@ -70,9 +71,8 @@ from veilsum.roles.process.machines import holds_model, make_machine, rules_of, 
 from veilsum.roles.process.observer import Observers
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
-from veilsum.roles.process.quorum import Need, Quorum
-from veilsum.roles.process.staying import take_part
-from veilsum.roles.process.unbegun import begin, is_unbegun
+from veilsum.roles.process.waiting.quorum import Need, Quorum
+from veilsum.roles.process.waiting.staying import take_part
 from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.errors import TransportError

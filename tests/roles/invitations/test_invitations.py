@@ -38,7 +38,7 @@ from veilsum.roles.invitations.json_file import BadFile
 from veilsum.roles.invitations.reply import read_reply
 from veilsum.roles.invitations.words import WrongWords, require_words, words_of_identity
 from veilsum.roles.process.context import RoleOptions
-from veilsum.roles.process.unbegun import is_unbegun
+from veilsum.roles.process.disk.unbegun import is_unbegun
 
 DAY_S = 86_400
 

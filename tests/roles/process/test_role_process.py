@@ -33,14 +33,14 @@ from veilsum.roles.process import run as process
 from veilsum.roles.process.checkpoint import StateFolder
 from veilsum.roles.process.clock import monotonic
 from veilsum.roles.process.context import RoleOptions, enter_role
+from veilsum.roles.process.disk.unbegun import begin, note_unbegun
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import make_machine, rules_of
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
-from veilsum.roles.process.staying import take_part
-from veilsum.roles.process.unbegun import begin, note_unbegun
+from veilsum.roles.process.waiting.staying import take_part
 from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
 from veilsum.transport.errors import TooLarge
 
