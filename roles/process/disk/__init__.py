@@ -1,3 +1,5 @@
-"""What a state folder holds besides checkpoints: large parts of a state, each in two files, so that one that is damaged
-takes nothing with it, which only roles/process/checkpoint.py touches; and the note of a party that never took part.
+"""What a state folder holds besides checkpoints: large parts of a state, and the note of a party that never took part.
+
+Only roles/process/checkpoint.py touches the parts, each in two files, so that one that is damaged takes nothing with
+it. The note is written by who makes the keys, and taken away by the first start.
 """
