@@ -7,13 +7,18 @@ out on one machine, not for a federation that matters.
 It does not keep a client identifier for its login, and says so when it starts: amqtt takes the subscriptions of an
 identifier away before it asks for the password, so that whoever reaches its port can push a party off for a moment.
 The party comes back by itself.
+
+amqtt asks for a password when a client connects, and never again. So what a client may do goes by the line of the
+password file that it came in by: when its login has another line, or none, everything is refused to it, also what it
+subscribed to before, and it is disconnected within a second. A thief of an invitation who waits for the enrolment has
+nothing of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +28,7 @@ from amqtt.broker import Broker
 from amqtt.contexts import Action
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 
+from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.broker.files import ACCESS_LIST, CERTIFICATE, CERTIFICATE_KEY, is_local, read_password_file
 from veilsum.roles.broker.logins import password_matches
 
@@ -34,6 +40,10 @@ if TYPE_CHECKING:
 PROGRAM = "embedded broker (amqtt; for trials: whoever reaches its port can push parties off)"
 """What it is called, for people, and what they must know about it."""
 GRACE_S = 1.0
+LOOK_EVERY_S = 0.5
+"""How often the clients that came in by a password of before are looked for."""
+_CAME_IN_BY = "_veilsum_came_in_by"
+"""Of a session: the login and the line of the password file that let it in."""
 
 
 @dataclass
@@ -49,8 +59,15 @@ class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is unty
     Config = PluginSettings
 
     async def authenticate(self, *, session: Session) -> bool:
-        line = read_password_file(Path(self.config.folder)).get(session.username or "")
-        return line is not None and password_matches(line, session.password or "")
+        folder, user = Path(self.config.folder), session.username or ""
+        vars(session).pop(_CAME_IN_BY, None)
+        line = read_password_file(folder).get(user)
+        if line is None or not password_matches(line, session.password or ""):
+            return False
+        vars(session)[_CAME_IN_BY] = (user, line)
+        if session.will_flag and not may(folder, session, session.will_topic, Action.PUBLISH):
+            session.will_flag = False  # amqtt would publish it whatever the access list says.
+        return True
 
 
 class AccessListPlugin(BaseTopicPlugin):  # type: ignore[misc]  # amqtt is untyped
@@ -61,19 +78,34 @@ class AccessListPlugin(BaseTopicPlugin):  # type: ignore[misc]  # amqtt is untyp
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
     ) -> bool:
-        path = Path(self.config.folder) / ACCESS_LIST
-        reading, writing = parse_access_list(path.read_text(encoding="ascii"))
-        user = "" if session is None else session.username or ""
-        allowed = (writing if action is Action.PUBLISH else reading).get(user, [])
-        return topic is not None and any(covers(pattern, topic) for pattern in allowed)
+        return may(Path(self.config.folder), session, topic, action)
+
+
+def may(folder: Path, session: Session | None, topic: str | None, action: Action | None) -> bool:
+    """Whether the access list lets a client do this, whose password still is the one of its login."""
+    if session is None or topic is None or not is_still_let_in(session, read_password_file(folder)):
+        return False
+    reading, writing = parse_access_list((folder / ACCESS_LIST).read_text(encoding="ascii"))
+    allowed = (writing if action is Action.PUBLISH else reading).get(session.username or "", [])
+    return any(covers(pattern, topic) for pattern in allowed)
+
+
+def is_still_let_in(session: Session, lines: Mapping[str, str]) -> bool:
+    """Whether the login of a session has the line that let it in.
+
+    amqtt writes the login of who asks for the same identifier into a session before it asks for the password, so that
+    the login is compared, too.
+    """
+    user, line = vars(session).get(_CAME_IN_BY, ("", ""))
+    return bool(line) and user == session.username and lines.get(user) == line
 
 
 def run_embedded(folder: Path, config: FederationConfig, on_ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
-    asyncio.run(_serve(_settings(folder, config), on_ready))
+    asyncio.run(_serve(folder, _settings(folder, config), on_ready))
 
 
-async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None:
+async def _serve(folder: Path, settings: dict[str, Any], on_ready: Callable[[], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
@@ -83,11 +115,26 @@ async def _serve(settings: dict[str, Any], on_ready: Callable[[], None]) -> None
     loop.set_exception_handler(_report_unless_cancelled)
     broker = Broker(settings)
     await broker.start()
+    looking = asyncio.create_task(_send_away(broker, folder))
     try:
         on_ready()
         await stop.wait()
     finally:
+        looking.cancel()
         await _shut_down(broker)
+
+
+async def _send_away(broker: Broker, folder: Path) -> None:
+    """Disconnect, again and again, who came in by another password than the login has now; without a last will."""
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        # While the file cannot be read, every request is refused; it may be there again the next time.
+        with suppress(OSError, LocalProtocolError):
+            lines = read_password_file(folder)
+            for session, handler in list(broker.sessions.values()):
+                if _CAME_IN_BY in vars(session) and not is_still_let_in(session, lines):
+                    session.will_flag = False
+                    await handler.handle_connection_closed()
 
 
 async def _shut_down(broker: Broker) -> None:

@@ -33,7 +33,7 @@ from veilsum.roles.federation.first_models import (
     state_first_model,
     write_first_model,
 )
-from veilsum.roles.federation.folder import KEYS_FOLDER
+from veilsum.roles.federation.folder import KEYS_FOLDER, no_first_model
 from veilsum.roles.federation.keystore import PRIVATE_FILE, load_identity
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, SignedRoster
 
@@ -148,12 +148,8 @@ def require_agreed(folder: Path, config: FederationConfig, signed: SignedRoster)
     """What the roster says about the first model, if it does and the settings are still those that it was made for."""
     agreed = signed.first_model
     if agreed is None:
-        raise ParameterError(
-            [
-                f"{folder / ROSTER_FILE}: it names no first model: veilsum keys first-model at every party, then "
-                "veilsum roster sign"
-            ]
-        )
+        why = no_first_model(folder, config, signed.roster.identities)
+        raise ParameterError([f"{folder / ROSTER_FILE}: {why}"])
     if agreed.made_for != settings_hash(config):
         raise ParameterError(
             [

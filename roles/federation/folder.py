@@ -16,7 +16,7 @@ pin.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,11 +185,22 @@ def require_complete(loaded: LoadedFederation) -> None:
         )
     scheme = _scheme_if_allowed(loaded.config)
     if not problems and scheme is not None and scheme.has_chain and loaded.roster.anchor is None:
-        problems.append(
-            "it names no first model: veilsum keys first-model at every party, then veilsum roster sign"
-        )
+        problems.append(no_first_model(loaded.folder, loaded.config, loaded.roster.identities))
     if problems:
         raise ParameterError(f"{loaded.folder / ROSTER_FILE}: {problem}" for problem in problems)
+
+
+def no_first_model(folder: Path, config: FederationConfig, enrolled: Iterable[PublicIdentity]) -> str:
+    """Why a roster names none: it is signed by itself when the last party of the settings is enrolled, not before."""
+    listed = {identity.name for identity in enrolled}
+    missing = [name for name in config.parties if name not in listed]
+    if not missing:
+        return "it names no first model: veilsum keys first-model at every party, then veilsum roster sign"
+    return (
+        f"it names no first model yet, and not enrolled are {', '.join(missing[:8])}"
+        f"{f' and {len(missing) - 8} more' if len(missing) > 8 else ''}: enrol them with veilsum roster add; to begin "
+        f"without them: veilsum roster sign {folder} (who sent no first model: veilsum keys first-model there, before)"
+    )
 
 
 def name_from(folder: Path) -> str:

@@ -18,14 +18,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.crypto.signing import verify_signature
-from veilsum.protocol.errors import ProtocolError, Rejection
+from veilsum.protocol.errors import ParameterError, ProtocolError, Rejection
 from veilsum.protocol.identifiers import PartyId, require_party_id
+from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.folder import BROKER_FOLDER
 from veilsum.roles.federation.identity_fields import from_base64, to_base64
 from veilsum.roles.federation.signed_roster import SignedRoster, decode_roster, encode_roster
 from veilsum.roles.invitations.json_file import BadFile, encode_object, read_object
@@ -127,6 +129,21 @@ def read_invitation(path: Path) -> InvitationFile:
     except (ProtocolError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BadFile(path, f"is damaged ({error})", _ASK_AGAIN) from None
     return found
+
+
+def authority_path(config: FederationConfig) -> PurePosixPath | None:
+    """Where the certificate authority lies, relative to the settings; it travels to the broker's files only."""
+    if config.broker_ca is None:
+        return None
+    path = PurePosixPath(config.broker_ca)
+    if path.parts[:1] != (BROKER_FOLDER,) or len(path.parts) < 2 or ".." in path.parts:
+        raise ParameterError(
+            [
+                f"[broker] ca = {config.broker_ca!r} is no file below {BROKER_FOLDER}/, and an invitation brings none "
+                f'elsewhere: the organiser puts it there, sets ca = "{BROKER_FOLDER}/ca.pem", and invites again'
+            ]
+        )
+    return path
 
 
 def _plain_name(name: str) -> str:

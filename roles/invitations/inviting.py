@@ -36,9 +36,16 @@ from veilsum.roles.federation.newcomers import Newcomer, newcomer_from_files
 from veilsum.roles.federation.pins import pin_organiser
 from veilsum.roles.federation.private_files import make_private_folder, replace_private_file
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, SignedRoster, read_roster
-from veilsum.roles.invitations.invitation_file import ID_BYTES, InvitationFile, read_invitation
+from veilsum.roles.invitations.invitation_file import FORMAT as INVITATION_FORMAT
+from veilsum.roles.invitations.invitation_file import (
+    ID_BYTES,
+    InvitationFile,
+    authority_path,
+    read_invitation,
+)
 from veilsum.roles.invitations.json_file import format_of
 from veilsum.roles.invitations.reply import FORMAT as REPLY_FORMAT
+from veilsum.roles.invitations.reply import SUFFIX as REPLY_SUFFIX
 from veilsum.roles.invitations.reply import Reply, read_reply
 from veilsum.roles.process.clock import date
 from veilsum.roles.process.entropy import system_entropy
@@ -48,10 +55,11 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Sent:
-    """An invitation, and where its file lies."""
+    """An invitation, and where its file lies; one that was open already is not `new`, and stays as it was sent."""
 
     path: Path
     invitation: InvitationFile
+    new: bool = True
 
 
 def make_server_keys(folder: Path, organiser_folder: Path) -> bool:
@@ -70,22 +78,32 @@ def make_server_keys(folder: Path, organiser_folder: Path) -> bool:
 def invite(
     folder: Path, organiser_folder: Path, names: Sequence[str], *, days: int, again: bool = False
 ) -> list[Sent]:
-    """Write an invitation for each of these parties; without names for all that lack one."""
+    """Write an invitation for each of these parties; without names for all that lack one.
+
+    For a party that is named and has one that is still good, it is that one, unless it is to have another.
+    """
     signed = read_roster(folder / ROSTER_FILE)
     organiser = require_organiser(folder, organiser_folder, signed)
     config = FederationConfig.from_toml(folder / FILE_NAME, run_code=True)
     require_agreement(folder, config, signed)
     if days < 1:
         raise ParameterError([f"--days {days}: an invitation is good for a day at least"])
-    chosen = names or [name for name in config.parties if _lacks_one(folder, signed, name)]
-    problems = [problem for name in chosen for problem in _problems(folder, config, signed, name, again)]
+    lacking = [name for name in config.parties if _lacks_one(folder, signed, name)]
+    chosen = list(dict.fromkeys(names)) or lacking
+    problems = [problem for name in chosen for problem in _problems(folder, config, signed, name)]
     if problems:
         raise ParameterError(problems)
-    logins, sent = logins_of(folder, signed), []
+    kept = [] if again else [_records(folder, name)[0] for name in chosen if name not in lacking]
+    sent = [Sent(path, read_invitation(path), new=False) for path in kept]
+    wanted = [name for name in chosen if again or name in lacking]
+    if not wanted:
+        return sent
+    authority = _authority(folder, config)
+    logins = logins_of(folder, signed)
     make_private_folder(folder / INVITATIONS_FOLDER)
-    for name in chosen:
+    for name in wanted:
         password, logins[name] = new_login(name)
-        invitation = _invitation(folder, config, signed, organiser, PartyId(name), password, days)
+        invitation = _invitation(folder, config, signed, organiser, PartyId(name), password, authority, days)
         path, content = _records(folder, name)[0], invitation.encode()
         forget_invitation(folder, name)
         replace_private_file(path, content)
@@ -126,7 +144,10 @@ def enrol(
     signed = read_roster(folder / ROSTER_FILE)
     newcomers, answered = [], []
     for path in files:
-        if format_of(path) == REPLY_FORMAT:
+        found = format_of(path)
+        if found == INVITATION_FORMAT:
+            raise ParameterError([_is_the_invitation(path)])
+        if found == REPLY_FORMAT:
             reply = read_reply(path)
             newcomers.append(_admitted(folder, signed, path, reply))
             answered.append(reply)
@@ -140,6 +161,14 @@ def enrol(
         replace_private_file(used, reply.invitation.hex().encode())
         opened.unlink()
     return after
+
+
+def _is_the_invitation(path: Path) -> str:
+    name = read_invitation(path).name
+    return (
+        f"{path} is the invitation that was sent to {name}, not the answer: ask {name} for {name}{REPLY_SUFFIX}, which "
+        "veilsum join writes there and names"
+    )
 
 
 def _records(folder: Path, name: str) -> tuple[Path, Path]:
@@ -188,20 +217,19 @@ def _lacks_one(folder: Path, signed: SignedRoster, name: str) -> bool:
     return not opened.exists() or read_invitation(opened).until < date()
 
 
-def _problems(
-    folder: Path, config: FederationConfig, signed: SignedRoster, name: str, again: bool
-) -> list[str]:
+def _problems(folder: Path, config: FederationConfig, signed: SignedRoster, name: str) -> list[str]:
     if name in {one.name for one in signed.roster.identities}:
         return [f"{name} is enrolled already: for new keys, first veilsum roster evict {folder} {name}"]
     if name not in config.parties:
         return [
             f"{name} is not among the parties of {FILE_NAME}: add it there, then veilsum roster sign {folder}"
         ]
-    if not again and not _lacks_one(folder, signed, name):
-        return [
-            f"{name} has an open invitation: send {_records(folder, name)[0]}, or make it void with --again"
-        ]
     return []
+
+
+def _authority(folder: Path, config: FederationConfig) -> str | None:
+    path = authority_path(config)
+    return None if path is None else (folder / path).read_text(encoding="ascii")
 
 
 def _invitation(
@@ -211,9 +239,9 @@ def _invitation(
     organiser: Identity,
     name: PartyId,
     password: bytes,
+    authority: str | None,
     days: int,
 ) -> InvitationFile:
-    authority = None if config.broker_ca is None else (folder / config.broker_ca).read_text(encoding="ascii")
     return InvitationFile(
         system_entropy(ID_BYTES),
         name,

@@ -14,9 +14,10 @@ Implements specs/invitations.md, section 4.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
@@ -43,9 +44,12 @@ from veilsum.roles.federation.signed_roster import (
     decode_roster,
     write_roster,
 )
-from veilsum.roles.invitations.invitation_file import InvitationFile
+from veilsum.roles.invitations.invitation_file import InvitationFile, authority_path
 from veilsum.roles.invitations.reply import MOST_MODEL_BYTES, SUFFIX, Reply
 from veilsum.roles.process.clock import date
+from veilsum.roles.process.context import state_folder
+from veilsum.roles.process.disk.unbegun import note_unbegun
+from veilsum.transport.printable import printable
 
 INVITATION_ID = "invitation"
 """In the key folder: the id of the invitation that the keys were made for."""
@@ -125,6 +129,7 @@ def _inside(folder: Path) -> Sequence[Path]:
 def settle(place: Place) -> Identity:
     """Write what the invitation brings, make keys, and pin the organiser: after the words were compared."""
     invitation, folder, keys = place.invitation, place.folder, place.keys
+    _require_no_more_than_named(invitation)
     for one in (folder, folder / KEYS_FOLDER, keys):
         make_private_folder(one)
     replace_private_file(keys / INVITATION_ID, invitation.id.hex().encode())
@@ -134,8 +139,11 @@ def settle(place: Place) -> Identity:
         replace_public_file(folder / name, content)
     config = FederationConfig.from_toml(folder / FILE_NAME)
     require_agreement(folder, config, invitation.signed)
-    _write_authority(folder, config, invitation.authority)
+    if invitation.authority is not None and (path := authority_path(config)) is not None:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        replace_public_file(folder / path, invitation.authority.encode("ascii"))
     if not (keys / PRIVATE_FILE).exists():
+        note_unbegun(state_folder(folder, invitation.name))
         create_identity(keys, invitation.name, invitation.role, with_rsa=invitation.role is Role.PEER)
     if not (keys / PASSWORD_FILE).exists():
         create_login(keys, invitation.name)
@@ -145,16 +153,24 @@ def settle(place: Place) -> Identity:
     return load_identity(keys)
 
 
-def _write_authority(folder: Path, config: FederationConfig, authority: str | None) -> None:
-    if authority is None or config.broker_ca is None:
-        return
-    path = PurePosixPath(config.broker_ca)
-    if path.is_absolute() or ".." in path.parts:
+def _require_no_more_than_named(invitation: InvitationFile) -> None:
+    """Refuse, before anything is written, files that would come to lie where only ours belong, as in the key folder.
+
+    The organiser is trusted with settings and code, and not with the choice of a party's keys.
+    """
+    with tempfile.TemporaryDirectory() as aside:
+        path = Path(aside) / FILE_NAME
+        replace_public_file(path, invitation.settings.encode())
+        config = FederationConfig.from_toml(path)
+    authority_path(config)
+    beyond = sorted({*invitation.code} - {Path(file).name for file in config.code_files})
+    if beyond:
         raise ParameterError(
-            [f"[broker] ca = {config.broker_ca!r} leaves the folder: ask the organiser to correct it"]
+            [
+                f"the invitation brings {', '.join(map(printable, beyond[:8]))}, which its settings do not name as "
+                "code: nothing was written; ask the organiser why, and for another invitation"
+            ]
         )
-    (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    replace_public_file(folder / path, authority.encode("ascii"))
 
 
 def write_reply(place: Place, data: Path | str | None, init: Path | None) -> Reply:

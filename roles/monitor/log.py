@@ -14,6 +14,7 @@ import contextlib
 import datetime
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TextIO
 
 from veilsum.protocol.chain.record import ChainRecord
@@ -31,6 +32,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.roles.learning.contract import sha256_of
+from veilsum.roles.monitor.kept_log import KeptLog
 from veilsum.roles.monitor.log_format import LogFormat
 from veilsum.roles.process.clock import told_time
 from veilsum.transport.errors import BrokerRefused, BrokerUnreachable
@@ -56,10 +58,19 @@ AFTERTHOUGHTS = frozenset(
 class RoleLog:
     """Writes the lines of one party; how its run ended is the last one, unless something unexpected follows."""
 
-    def __init__(self, party: str, log_format: LogFormat = "text", stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        party: str,
+        log_format: LogFormat = "text",
+        stream: TextIO | None = None,
+        *,
+        logs: Path | None = None,
+    ) -> None:
+        """`logs` is the folder in which all of it is kept as JSON, besides."""
         self._party = party
         self._format = log_format
         self._stream = stream if stream is not None else sys.stderr
+        self._kept = None if logs is None else KeptLog(logs, party)
         self._ended = False
 
     @property
@@ -70,18 +81,20 @@ class RoleLog:
         """One line: when, this party, the fact and its fields, which are called none of these three."""
         if self._ended and fact in AFTERTHOUGHTS:
             return
-        if self._format == "json":
-            line = json_text({"at": told_time(), "party": self._party, "fact": fact, **fields})
-        else:
-            told = ", ".join(
-                _text(value) if name == "text" else f"{name} {_text(value)}"
-                for name, value in fields.items()
-                if value not in ("", None)
-            )
-            at = f"{datetime.datetime.now(datetime.UTC):%H:%M:%S}"
-            line = printable(f"{at} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}")
-        self._write(line)
+        known = json_text({"at": told_time(), "party": self._party, "fact": fact, **fields})
+        self._write(known if self._format == "json" else self._in_words(fact, fields))
         self._ended = self._ended or fact in ("run_finished", "run_failed")
+        if self._kept is not None and (trouble := self._kept.add(known)):
+            self.say("warning", text=trouble)
+
+    def _in_words(self, fact: str, fields: Mapping[str, Any]) -> str:
+        told = ", ".join(
+            _text(value) if name == "text" else f"{name} {_text(value)}"
+            for name, value in fields.items()
+            if value not in ("", None)
+        )
+        at = f"{datetime.datetime.now(datetime.UTC):%H:%M:%S}"
+        return printable(f"{at} {self._party}: {fact.replace('_', ' ')}{': ' if told else ''}{told}")
 
     def _write(self, line: str) -> None:
         """A line that the disk does not take is lost, and the run goes on."""

@@ -4,7 +4,7 @@ A status is a small JSON text with the signature of the party's identity key ove
 the broker sees anyway (who, when, how much) and where the party stands; never a hash, a training loss or a sample
 count, and metrics of the common model only where the organiser signed `tell_metric` (specs/page.md, section 1). The
 number grows, so that an old status played back is recognised. Statuses are shown to people; the one thing that they
-decide is when a server begins, which waits until enough parties have told one (roles/process/quorum.py).
+decide is when a server begins, which waits until enough parties have told one (roles/process/waiting/quorum.py).
 
 Implements specs/keys.md, section 11.
 """

@@ -1,7 +1,8 @@
 """Listening to the statuses of a federation, as an observer with a login of its own and no key.
 
-Who is late: a party that was not heard while others were, or that is behind the server's round, or that has
-not acknowledged what the server sent it.
+Who is late: a party that was not heard while others were, or that is behind the round of the server's status before the
+newest, or that has not acknowledged what the server sent it. Behind the newest one everybody is for a moment, whenever
+a round ends.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def _tell_nobody(defect: Defect) -> None:
 
 @dataclass
 class Board:
-    """The newest status of each party, and how many did not verify."""
+    """The newest status of each party, and how many did not verify; of the server also the one before."""
 
     statuses: dict[str, Status] = field(default_factory=dict)
+    server_before: Status | None = None
     foreign: ForeignReader = field(default_factory=lambda: ForeignReader(tell=_tell_nobody))
 
     @property
@@ -48,6 +50,8 @@ class Board:
     def take(self, status: Status) -> None:
         known = self.statuses.get(status.party)
         if known is None or known.order < status.order:
+            if status.party == SERVER:
+                self.server_before = known
             self.statuses[status.party] = status
 
 
@@ -69,11 +73,12 @@ def late_parties(loaded: LoadedFederation, board: Board) -> dict[str, str]:
 
 def _late(loaded: LoadedFederation, board: Board) -> Iterator[tuple[str, str]]:
     server = board.statuses.get(SERVER)
+    told = board.server_before or server
     for name in (SERVER, *loaded.roster.participants):
         status = board.statuses.get(name)
         if status is None:
             yield name, "not heard"
-        elif server is not None and status.round < server.round:
+        elif server is not None and told is not None and status.round < min(told.round, server.round):
             yield name, f"behind by {server.round - status.round}"
         elif server is not None and name in server.late:
             yield name, "owes an acknowledgement"

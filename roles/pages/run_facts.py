@@ -118,7 +118,7 @@ def _state(seen: Seen) -> tuple[str, str, str]:
         server = seen.board.statuses.get(SERVER)
         return "running", f"the server is {printable(server.phase)}" if server is not None else "", "good"
     if history.state is RunState.STOPPED:
-        return "stopped", "veilsum launch --resume goes on from the last round", "warn"
+        return "stopped", "veilsum launch --resume, or host and join, go on from the last round", "warn"
     if history.state is RunState.RUNNING:
         heard = _clock_time(history.heard_at)
         return "not heard now", f"last words at {heard}" if heard else "", "warn"
@@ -127,10 +127,13 @@ def _state(seen: Seen) -> tuple[str, str, str]:
 
 def _latest(seen: Seen, state: str) -> str:
     """One sentence for who does not see the page; it changes with rounds and state, not every second."""
-    if not seen.rounds:
+    if not seen.done:
         return f"{state}: no round is committed yet"
-    last, measured = seen.rounds[-1], _newest_metrics(seen)
-    told = f"{state}: round {last.number} of {seen.wanted} committed by {len(last.members)} parties"
+    last, measured = seen.rounds[-1] if seen.rounds else None, _newest_metrics(seen)
+    if last is not None and last.number == seen.done:
+        told = f"{state}: round {last.number} of {seen.wanted} committed by {len(last.members)} parties"
+    else:
+        told = f"{state}: {seen.done} of {seen.wanted} rounds committed"
     return (
         told
         if measured is None

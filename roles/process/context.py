@@ -41,7 +41,7 @@ STATE_FOLDER = "state"
 EARLIER_RUN_FOLDER = "earlier-run"
 """Where a launch keeps the run before until a fresh one has begun (roles/launch/earlier_run.py)."""
 _ROLES = (Role.SERVER, Role.CLIENT, Role.PEER)
-_PATHS = ("federation", "key", "state", "init", "record_view")
+_PATHS = ("federation", "key", "state", "init", "record_view", "logs")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ class RoleOptions:
     record_view: Path | None = None
     measure: MeasureWhen | None = None
     log_format: LogFormat = "text"
+    logs: Path | None = None
+    """The folder in which the log is kept as JSON, besides."""
+    stay_s: float | None = None
+    """How long a party that has all rounds waits for a server, instead of `patience_s`."""
 
     def __post_init__(self) -> None:
         """Paths may be texts; what no process can do is refused before it touches anything."""

@@ -43,6 +43,7 @@ from veilsum.protocol.wire.replay import Duplicate
 from veilsum.roles.learning.contract import Learner, train_as_asked
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.measuring import LAST_WITHIN_S, Measuring
+from veilsum.roles.monitor.owing import Owing
 from veilsum.roles.process.clock import Clock, date, monotonic
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import Machine
@@ -79,7 +80,7 @@ class Tally:
     sent_bytes: int = 0
     received_bytes: int = 0
     training: bool = False
-    unacknowledged: Counter[PartyId] = field(default_factory=Counter)
+    owing: Owing = field(default_factory=Owing)
     defects: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -315,7 +316,6 @@ class Driver:
         seal = partial(self.codec.seal, receivers, message, self.machine.phase.value)
         envelopes = await self._maybe_aside(_tensor_bytes(message), seal)
         for receiver, envelope in zip(receivers, envelopes, strict=True):
-            self.tally.unacknowledged[receiver] += 1
             self._begin(self._deliver(receiver, message, envelope), self._sending)
 
     async def _deliver(self, receiver: PartyId, message: Message, envelope: Envelope) -> None:
@@ -323,12 +323,11 @@ class Driver:
         size = sum(len(buffer) for buffer in buffers)
         self.observer.sent(self.wall_clock(), self.party, receiver, message, size)
         try:
-            await self.transport.send(receiver, buffers, self.send_within_s)
+            with self.tally.owing.by(receiver):
+                await self.transport.send(receiver, buffers, self.send_within_s)
             self.tally.sent_bytes += size
         except TransportError as error:
             self._tell_not_delivered(receiver, envelope.header.kind, error)
-        finally:
-            self.tally.unacknowledged[receiver] -= 1
 
     def _tell_not_delivered(self, receiver: PartyId, kind: str, error: TransportError) -> None:
         """A receiver decides whether it acknowledges: it does not decide how long our log gets."""

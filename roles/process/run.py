@@ -63,6 +63,7 @@ from veilsum.roles.process.context import (
     starting_notes,
     state_folder,
 )
+from veilsum.roles.process.disk.unbegun import begin, is_unbegun
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
@@ -70,7 +71,8 @@ from veilsum.roles.process.machines import holds_model, make_machine, rules_of, 
 from veilsum.roles.process.observer import Observers
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Ended
-from veilsum.roles.process.quorum import Need, Quorum
+from veilsum.roles.process.waiting.quorum import Need, Quorum
+from veilsum.roles.process.waiting.staying import take_part
 from veilsum.roles.views.recording import ViewRecording, begin_recording
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
 from veilsum.transport.errors import TransportError
@@ -96,7 +98,7 @@ def run_role(role: Role | str, options: RoleOptions, open_transport: TransportFa
     context = enter_role(role, options)
     if open_transport is None:
         open_transport = transport_over_broker(context.loaded, context.key_folder)
-    log = RoleLog(context.name, options.log_format)
+    log = RoleLog(context.name, options.log_format, logs=options.logs)
     checkpoints = StateFolder(
         options.state or state_folder(context.loaded.folder, context.name),
         context.name,
@@ -123,6 +125,7 @@ def _run(
     if scheme.has_chain:
         _join_chain(context, checkpoints, state, log)
     state.life = checkpoints.next_life
+    begin(checkpoints.folder)
     checkpoints.save(state)
     start = int.from_bytes(require_real_entropy(system_entropy)(4), "big")
     limits = DEFAULT_LIMITS.for_vectors(scheme.most_vector_bytes(rules.parameters))
@@ -137,7 +140,7 @@ def _run(
         log.say("warning", text=text)
     optimizer = make_optimizer(context)
     recording = begin_recording(context, rules, learner, first if state.rounds_done == 0 else None, log)
-    process = RoleProcess(
+    return RoleProcess(
         context=context,
         scheme=scheme,
         rules=rules,
@@ -150,8 +153,7 @@ def _run(
         equipment=equipment,
         optimizer=optimizer,
         recording=recording,
-    )
-    return process.run()
+    ).run()
 
 
 def _saved_state(
@@ -160,7 +162,7 @@ def _saved_state(
     """What the party has on disk; None where it begins, or where others will give it all that it needs."""
     options = context.options
     if not checkpoints.exists() or options.fresh:
-        if options.resume and context.name != SERVER:
+        if options.resume and context.name != SERVER and not is_unbegun(checkpoints.folder):
             log.say("warning", text=f"{checkpoints.folder}: {NOTHING_TO_RESUME}")
         return None
     if not options.resume:
@@ -326,7 +328,7 @@ class RoleProcess:
                     self.log,
                 )
                 await quorum.wait(transport, timing.patience_s)
-            return await driver.run()
+            return await take_part(driver, self.rules.rounds, context.options.stay_s)
         finally:
             telling.cancel()
             await asyncio.wait([telling])
@@ -351,9 +353,7 @@ class RoleProcess:
                 sent_bytes=tally.sent_bytes,
                 received_bytes=tally.received_bytes,
                 refused=tally.refused,
-                late=tuple(sorted(name for name, count in tally.unacknowledged.items() if count > 0))[
-                    :MOST_LATE
-                ],
+                late=tally.owing.late()[:MOST_LATE],
                 **(driver.measuring.for_status() if driver.measuring is not None else {}),
             )
             try:

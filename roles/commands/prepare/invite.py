@@ -3,7 +3,8 @@
 The file NAME.invite holds the settings and the roster with your signature, the code that the settings name, the
 broker's address and certificate authority, and a password for the broker. Without --name, every party is invited that
 is not enrolled and has no good invitation. The server's keys are made here, in DIR/keys/server, unless one is enrolled
-already (for a server elsewhere: veilsum keys new server there, and veilsum roster add here, before).
+already (for a server elsewhere: veilsum keys new server there, and veilsum roster add here, before). With --name, a
+party whose invitation is still good keeps it, and its words are shown once more; --again makes it void.
 
 The words are what keeps a man in the middle out: who changes the file cannot keep them. Who steals it can knock at the
 broker under the party's name until the party is enrolled, with a password of its own then, and read the roster; he
@@ -12,6 +13,7 @@ for veilsum roster add.
 
 examples:
   veilsum invite fed
+  veilsum invite fed --name alice
   veilsum invite fed --name alice --again
   veilsum invite fed --revoke alice
 """
@@ -59,15 +61,18 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(f"the server is enrolled; its keys are in {args.folder / 'keys' / 'server'}\n")
     sent = invite(args.folder, organiser_folder(args), args.name, days=args.days, again=args.again)
     for one in sent:
+        kept = "" if one.new else "it is open already, and stays as it was sent; "
         sys.stdout.write(
             f"\n{one.path}\n"
-            f"  send it to {one.invitation.name}; it is good until {one.invitation.last_day}\n"
+            f"  {kept}send it to {one.invitation.name}; it is good until {one.invitation.last_day}\n"
             f"  read to {one.invitation.name} on the telephone: {one.invitation.words}\n"
         )
     if not sent:
         sys.stdout.write(
-            "everyone is enrolled or has a good invitation: --name NAME --again writes another\n"
+            "everyone is enrolled or has a good invitation: --name NAME shows its words once more, with --again it "
+            "writes another\n"
         )
+    if not any(one.new for one in sent):
         return 0
     sys.stdout.write(
         "\nEach file holds a password for the broker: who steals it can knock there under that name, and takes part "

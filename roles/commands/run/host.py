@@ -3,7 +3,8 @@
 It takes DIR/broker and DIR/keys/server, as `veilsum init` and `veilsum invite` leave them. Parties that were invited
 and enrolled take the roster from the broker while this runs, and begin. After `veilsum roster add`, `evict` or `sign`
 the broker lets in whom it is to; the server takes part under the roster that it started with, so start this again. It
-goes on from the last checkpoint, if there is one.
+goes on from the last checkpoint, if there is one. What the server tells stands in DIR/logs, too, so that veilsum page
+DIR shows the run, with the statuses of the parties while it goes on.
 
 examples:
   veilsum host fed
@@ -41,10 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from veilsum.protocol.crypto.identity import Role
     from veilsum.protocol.identifiers import SERVER
+    from veilsum.roles.config.file import settings_file
+    from veilsum.roles.launch.children import LOGS_FOLDER
     from veilsum.roles.launch.hosting import hosting
     from veilsum.roles.process.context import RoleOptions, enter_role
     from veilsum.roles.process.run import run_role
 
+    _require_keys(args.folder)
     options = RoleOptions(
         args.folder,
         SERVER,
@@ -52,7 +56,27 @@ def run(args: argparse.Namespace) -> int:
         resume=not args.fresh,
         fresh=args.fresh,
         log_format=args.log_format,
+        logs=settings_file(args.folder).parent / LOGS_FOLDER,
     )
     context = enter_role(Role.SERVER, options)
     with hosting(context.loaded, embedded=args.embedded):
         return run_role(Role.SERVER, options)
+
+
+def _require_keys(folder: Path) -> None:
+    """A federation without its server's keys has not invited anybody, or its server is elsewhere."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.protocol.identifiers import SERVER
+    from veilsum.roles.config.file import settings_file
+    from veilsum.roles.federation.folder import KEYS_FOLDER
+    from veilsum.roles.federation.keystore import PRIVATE_FILE
+
+    here = settings_file(folder)
+    keys = here.parent / KEYS_FOLDER / SERVER
+    if here.exists() and not (keys / PRIVATE_FILE).exists():
+        raise ParameterError(
+            [
+                f"{keys} holds no keys of the server: veilsum invite {here.parent} makes and enrols them, and invites "
+                "the parties; where the server is enrolled with keys on another machine, host there"
+            ]
+        )

@@ -7,7 +7,9 @@ enrolment file that the command names, and read its words to the organiser.
 
 Then run the same command again: it waits until the organiser has enrolled you, takes the signed roster from the broker
 (or from --roster FILE), and runs as the client or peer that the federation needs. It can be run again after any stop:
-it goes on from its last checkpoint.
+it goes on from its last checkpoint; after the last round it waits a minute for a server that may need what it holds. A
+party that lost its state comes back with --fresh. What it tells stands in FOLDER/logs, too, so that veilsum page FOLDER
+shows the run.
 
 The invitation holds a password for the broker, which the one that you make here replaces when you are enrolled. Who
 steals the file can knock at the broker as you until then, and read who is enrolled; he takes part in nothing, unless
@@ -16,6 +18,7 @@ the organiser enrols his keys without comparing the words with you.
 examples:
   veilsum join alice.invite --data /data/ecg
   veilsum join alice.invite --data /data/ecg --words "lava dust ... (12 words)"
+  veilsum join alice.invite --data /data/ecg --fresh
   veilsum join alice.invite --data /data/ecg --roster roster.json --device cuda:0
 
 exit codes:
@@ -32,6 +35,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.monitor.log_format import LOG_FORMATS
 
 if TYPE_CHECKING:
@@ -43,8 +47,14 @@ _LONGEST_NAME = 64
 """Nobody vouches for the name of a federation before the words do."""
 NEWER_WITHIN_S = 3.0
 """How long one that is enrolled already looks for a newer roster."""
+STAY_S = 60.0
+"""How long one that has all rounds waits for a server, which may need what it holds."""
 TRIES = 5
 """How often the words may be typed at a terminal."""
+
+
+class NobodyHosts(LocalProtocolError):
+    """No broker answers at the federation's address."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         default=900.0,
         help="how long to wait for the enrolment (default 900 seconds)",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="forget an earlier run, or come back after the state folder was lost; where parties vote on models, this "
+        "one has no vote until it took part again, unless the organiser began another chain",
     )
     parser.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:INDEX or mps")
     parser.add_argument(
@@ -164,14 +180,22 @@ def _reply(place: Place, args: argparse.Namespace) -> int:
 
 def _take_part(place: Place, args: argparse.Namespace) -> int:
     from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
+    from veilsum.roles.launch.children import LOGS_FOLDER
     from veilsum.roles.process.context import RoleOptions
     from veilsum.roles.process.run import run_role
 
     if args.roster is not None:
         take_roster(place, _content(args.roster), args.roster)
     known = is_enrolled(place, entered(place).signed)
+    finished = known and not args.fresh and _has_all_rounds(place)
     if args.roster is None:
-        known = _fetch(place, NEWER_WITHIN_S if known else args.wait, known)
+        try:
+            known = _fetch(place, NEWER_WITHIN_S if known else args.wait, known, needed=not finished)
+        except NobodyHosts as nobody:
+            if not finished:
+                raise
+            sys.stdout.write(f"the run has all its rounds, and your model is here: {nobody}\n")
+            return 0
     if not known:
         raise _not_enrolled(place, args.wait)
     options = RoleOptions(
@@ -181,13 +205,29 @@ def _take_part(place: Place, args: argparse.Namespace) -> int:
         data=args.data,
         device=args.device,
         init=args.init,
-        resume=True,
+        resume=not args.fresh,
+        fresh=args.fresh,
         log_format=args.log_format,
+        logs=place.folder / LOGS_FOLDER,
+        stay_s=STAY_S,
     )
     return run_role(place.invitation.role, options)
 
 
-def _fetch(place: Place, within_s: float, known: bool) -> bool:
+def _has_all_rounds(place: Place) -> bool:
+    """Whether the last model of the run is on disk."""
+    import contextlib
+
+    from veilsum.roles.invitations.joining import entered
+    from veilsum.roles.process.held_model import held_model
+
+    loaded = entered(place)
+    with contextlib.suppress(LocalProtocolError):
+        return held_model(loaded, place.invitation.name)[1] >= loaded.config.rounds
+    return False
+
+
+def _fetch(place: Place, within_s: float, known: bool, *, needed: bool = True) -> bool:
     """Take the roster that the broker hands out, once it lists us; whether we are enrolled then.
 
     The password of the invitation opens the broker until the enrolment, our own from then on: they are tried in turn.
@@ -195,7 +235,6 @@ def _fetch(place: Place, within_s: float, known: bool) -> bool:
     import asyncio
     import itertools
 
-    from veilsum.protocol.errors import LocalProtocolError
     from veilsum.roles.broker.notices import first_notice
     from veilsum.roles.invitations.joining import entered, is_enrolled, take_roster
     from veilsum.roles.process.clock import monotonic
@@ -239,8 +278,8 @@ def _fetch(place: Place, within_s: float, known: bool) -> bool:
         if len(refused) == len(logins):
             raise _shut_out(refused[login])
     sys.stderr.writelines(told)
-    if nobody is not None and not reached and not known:
-        raise _no_broker(place, str(nobody))
+    if nobody is not None and not reached and not (known and needed):
+        raise NobodyHosts(str(nobody) if known else _no_broker(place, str(nobody)))
     return known
 
 
@@ -267,10 +306,8 @@ def _not_enrolled(place: Place, waited_s: float) -> Exception:
     )
 
 
-def _no_broker(place: Place, trouble: str) -> Exception:
-    from veilsum.protocol.errors import LocalProtocolError
-
-    return LocalProtocolError(
+def _no_broker(place: Place, trouble: str) -> str:
+    return (
         f"{trouble}; send the organiser {place.reply_file}, and run this again when they host the federation (veilsum "
         "host), or ask them whether your network reaches that address"
     )

@@ -1,9 +1,10 @@
 """Look at a run in a browser: rounds, curves, phases, who is late, bytes, warnings; live, and afterwards.
 
 The page is served on this machine alone, under an address that nobody can guess: whoever has the address can read it,
-and nobody can change anything with it. It is made from the logs in DIR/logs, where `veilsum launch` writes them, and
-from the signed statuses of the processes, with the login of an observer as in `veilsum status`. After the run the logs
-are enough. Roles that were started by hand leave such a log with --log-format json and `2> DIR/logs/NAME.log`.
+and nobody can change anything with it. It is made from the logs in DIR/logs, where `veilsum launch` and `veilsum host`
+write them (`veilsum join` in the party's folder), and from the signed statuses of the processes, with the login of an
+observer as in `veilsum status`. After the run the logs are enough. Roles that were started by hand leave such a log
+with --log-format json and `2> DIR/logs/NAME.log`.
 
 To read it from another machine: ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000 here. With --html nothing is served:
 the page is written as it is now, complete in one file.

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.roles.broker.files import read_logins
 from veilsum.roles.broker.logins import password_matches
 from veilsum.roles.cli import main as cli
-from veilsum.roles.federation.enrolment import create_federation, create_party, evict_party
+from veilsum.roles.federation.beginning import require_agreed
+from veilsum.roles.federation.enrolment import create_federation, create_party, evict_party, sign_again
 from veilsum.roles.federation.folder import load_federation, require_complete
 from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.federation.signed_roster import RosterRefused, read_roster
@@ -138,11 +140,62 @@ def test_at_a_terminal_nobody_is_enrolled_before_the_words_were_compared(
     assert (contents(fed) != before) is enrols
 
 
+def test_who_has_an_open_invitation_is_shown_its_words_again_and_nothing_changes(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["invite", str(fed)]) == 0
+    path = fed / "invitations" / "alice.invite"
+    words, before = read_invitation(path).words, contents(fed)
+    assert words in capsys.readouterr().out
+    assert cli.main(["invite", str(fed), "--name", "alice"]) == 0
+    said = capsys.readouterr().out
+    assert words in said and str(path) in said
+    assert contents(fed) == before
+    assert cli.main(["invite", str(fed), "--name", "alice", "--again"]) == 0
+    assert words not in capsys.readouterr().out
+
+
+def test_who_sends_the_invitation_back_is_asked_for_the_answer(fed: Path) -> None:
+    path, before = invited(fed), contents(fed)
+    with refusal(ParameterError, "alice", path, "alice.enrolment"):
+        enrol(fed, fed / "organiser", [path], None)
+    assert contents(fed) == before
+
+
+def test_who_hosts_without_having_invited_is_told_to_invite(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["host", str(fed)]) == 2
+    assert f"veilsum invite {fed}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scheme", ["masked", "perturbed"])
+def test_a_federation_that_waits_for_a_party_names_it_and_how_to_begin_without(
+    tmp_path: Path, scheme: str
+) -> None:
+    fed = tmp_path / "fed"
+    parties = (*NAMES, "dora")
+    create_federation(fed, replace(CONFIG, scheme=scheme, parties=parties, min_parties=3), with_keys=False)
+    make_server_keys(fed, fed / "organiser")
+    sent = invite(fed, fed / "organiser", NAMES, days=30)
+    enrol(fed, fed / "organiser", [answer(one.path, tmp_path / one.invitation.name) for one in sent], None)
+
+    def start() -> None:
+        loaded = load_federation(fed)
+        require_complete(loaded)
+        if not loaded.config.load_scheme().has_chain:
+            require_agreed(fed, loaded.config, loaded.signed)
+
+    if scheme == "masked":
+        with refusal(ParameterError, "dora", "enrolled", "sign", fed):
+            start()
+    sign_again(fed, fed / "organiser")
+    start()
+
+
 def test_a_replaced_invitation_and_a_revoked_one_enrol_nobody(fed: Path, tmp_path: Path) -> None:
     path = invited(fed)
     reply = answer(path, tmp_path / "alice")
-    with refusal(ParameterError, "alice", "--again"):
-        invite(fed, fed / "organiser", ["alice"], days=30)
     invite(fed, fed / "organiser", ["alice"], days=30, again=True)
     with refusal(ParameterError, "older", "alice"):
         enrol(fed, fed / "organiser", [reply], None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,6 +37,8 @@ from veilsum.roles.invitations.joining import entered, is_enrolled, settle, take
 from veilsum.roles.invitations.json_file import BadFile
 from veilsum.roles.invitations.reply import read_reply
 from veilsum.roles.invitations.words import WrongWords, require_words, words_of_identity
+from veilsum.roles.process.context import RoleOptions
+from veilsum.roles.process.disk.unbegun import is_unbegun
 
 DAY_S = 86_400
 
@@ -343,6 +346,25 @@ def test_who_hosts_before_anybody_is_enrolled_is_told_to_enrol_and_of_no_first_m
     assert cli.main(["host", str(fed)]) == 2
     said = capsys.readouterr().err
     assert "roster add" in said and "first model" not in said
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_party_goes_on_unless_it_is_told_that_its_state_was_lost(
+    fed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    path, folder = Path(shutil.copy(invited(fed), tmp_path / "alice.invite")), tmp_path / "alice"
+    enrol(fed, fed / "organiser", [answer(path, folder)], None)
+    assert is_unbegun(folder / "state" / "alice")
+    asked = []
+
+    def run_role(_: Role, options: RoleOptions) -> int:
+        asked.append((options.resume, options.fresh))
+        return 0
+
+    monkeypatch.setattr("veilsum.roles.process.run.run_role", run_role)
+    more = ["--roster", str(fed / "roster.json"), *(["--fresh"] if fresh else [])]
+    assert join(path, folder, "", monkeypatch, *more) == 0
+    assert asked == [(not fresh, fresh)]
 
 
 def test_the_password_of_an_invitation_is_in_no_repr(fed: Path) -> None:

@@ -16,6 +16,7 @@ from tests.support.federations import QUICK, wait_until
 from tests.support.launches import processes_of, require_nothing_left
 from tests.support.refusals import require_mentions
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.federation.folder import load_federation
@@ -87,7 +88,15 @@ def test_a_broker_that_dies_is_started_again_and_the_parties_take_roster_and_par
     parties = [begin("join", str(fed.parents[1] / f"{name}.invite")) for name in NAMES]
     said = [process.communicate(timeout=120)[0] for process in (*parties, host)]
     assert [process.returncode for process in (*parties, host)] == [0] * 4, said
+    assert not [words for words in said if "--fresh" in words], "nobody lost anything"
     require_nothing_left(fed)
+    for folder in (fed, *(fed.parents[1] / name for name in NAMES)):
+        html = folder / "run.html"
+        assert cli.main(["page", str(folder), "--html", str(html)]) == 0
+        assert "finished: round 2 of 2 committed by 3 parties" in html.read_text()
+    again = begin("join", str(fed.parents[1] / "alice.invite"))
+    assert "all its rounds" in again.communicate(timeout=60)[0]
+    assert again.returncode == 0
 
 
 def test_a_broker_that_never_serves_keeps_no_host_waiting(fed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from veilsum.protocol.errors import AbortReason, Rejection
 from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.federation.keystore import load_identity
 from veilsum.roles.monitor.status import Status, _digest, open_status, sign_status
-from veilsum.roles.monitor.watching import Board, describe, newest_measured
+from veilsum.roles.monitor.watching import Board, describe, late_parties, newest_measured
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.transport.base import Datagram
 
@@ -151,3 +151,24 @@ def test_an_older_status_does_not_replace_a_newer_one() -> None:
     for status in (STATUS, newer, replace(STATUS, number=99)):
         board.take(status)
     assert board.statuses == {"alice": newer}
+
+
+def test_a_party_is_behind_only_when_the_server_said_so_a_status_ago(tmp_path: Path) -> None:
+    """Whenever a round ends, everyone has told an older one; who stays there is late at the server's next status."""
+    loaded, board = make_federation(tmp_path / "fed", "masked", 3), Board()
+
+    def told(party: str, number: int, rounds_done: int) -> None:
+        role = "server" if party == "server" else "client"
+        board.take(
+            replace(STATUS, party=party, role=role, number=number, round=rounds_done, rounds=9, late=())
+        )
+
+    told("server", 1, 3)
+    for name in loaded.roster.participants:
+        told(name, 1, 3)
+    told("server", 2, 4)
+    assert late_parties(loaded, board) == {}
+    told("p1", 2, 4)
+    told("p2", 2, 4)
+    told("server", 3, 4)
+    assert list(late_parties(loaded, board)) == ["p3"]

@@ -84,6 +84,16 @@ def test_after_the_run_the_files_alone_show_it(loaded: LoadedFederation, tmp_pat
     ]
 
 
+def test_a_page_that_has_statuses_alone_says_how_many_rounds_they_tell(
+    loaded: LoadedFederation, tmp_path: Path
+) -> None:
+    board = Board()
+    board.take(status_of("server", 4))
+    facts = facts_of(seen_of(loaded, ToldRun(tmp_path), board, ("server",)))
+    assert (facts["done"], facts["wanted"]) == (4, 10)
+    assert facts["latest"].startswith("running: 4 of 10 rounds")
+
+
 def test_a_page_reads_the_time_of_each_round_once(
     loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.status import Status, sign_status
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.machines import rules_of
-from veilsum.roles.process.quorum import Need, Quorum
+from veilsum.roles.process.waiting.quorum import Need, Quorum
 from veilsum.transport.base import Datagram, Received
 from veilsum.transport.errors import Closed
 from veilsum.transport.foreign import MOST_LINES

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,19 +22,25 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFailed, RunFinished
+from veilsum.protocol.machines.phases import ParticipantPhase
 from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from veilsum.roles.monitor.log import RoleLog
+from veilsum.roles.monitor.owing import LATE_AFTER_S
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
 from veilsum.roles.process.checkpoint import StateFolder
+from veilsum.roles.process.clock import monotonic
 from veilsum.roles.process.context import RoleOptions, enter_role
+from veilsum.roles.process.disk.unbegun import begin, note_unbegun
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import SeededEntropy
 from veilsum.roles.process.envelopes import EnvelopeCodec
 from veilsum.roles.process.machines import make_machine, rules_of
 from veilsum.roles.process.persistent_state import PersistentState
+from veilsum.roles.process.pump import Ended
+from veilsum.roles.process.waiting.staying import take_part
 from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
 from veilsum.transport.errors import TooLarge
 
@@ -148,8 +156,13 @@ def test_a_status_that_cannot_be_told_is_noted_and_the_next_one_is_told(
 
     async def tell() -> None:
         driver = make_driver(role, transport)
-        driver.tally.unacknowledged.update(PartyId(f"p{number}") for number in range(5000))
-        await role._tell_status(transport, driver)
+        now = monotonic()
+        driver.tally.owing.clock = lambda: now
+        with contextlib.ExitStack() as under_way:
+            for number in range(5000):
+                under_way.enter_context(driver.tally.owing.by(f"p{number}"))
+            driver.tally.owing.clock = lambda: now + LATE_AFTER_S
+            await role._tell_status(transport, driver)
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(tell())
@@ -233,6 +246,74 @@ def test_a_party_that_is_to_go_on_and_has_no_checkpoint_says_so_and_what_to_do(t
         assert len(warnings) == resume
         for text in warnings:
             require_mentions(text, role.checkpoints.folder, "checkpoint", "anew", "--fresh", "vote")
+
+
+@pytest.mark.parametrize(("rounds_done", "holds_model"), [(2, True), (2, False), (1, True)])
+def test_who_has_all_rounds_and_hears_no_server_leaves_as_finished_and_nobody_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds_done: int, holds_model: bool
+) -> None:
+    said = io.StringIO()
+    role = make_process(tmp_path / "fed", said)
+    role.state.rounds_done = rounds_done
+    role.state.model = np.ones(40, dtype="<f4") if holds_model else None
+
+    async def silence(self: Driver) -> Ended:
+        await asyncio.sleep(0.1)
+        return RunFailed(AbortReason.TIMED_OUT, "server", "silent")
+
+    monkeypatch.setattr(Driver, "run", silence)
+
+    async def take_part_briefly() -> Ended:
+        return await take_part(make_driver(role, LostStatuses()), role.rules.rounds, 0.01)
+
+    ended = asyncio.run(take_part_briefly())
+    assert isinstance(ended, RunFinished) is (rounds_done == role.rules.rounds and holds_model)
+    told = [json.loads(line)["fact"] for line in said.getvalue().splitlines()]
+    assert told == (["staying", "run_finished"] if isinstance(ended, RunFinished) else [])
+
+
+def test_who_has_all_rounds_stays_with_a_server_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = make_process(tmp_path / "fed", io.StringIO())
+    role.state.rounds_done, role.state.model = role.rules.rounds, np.ones(40, dtype="<f4")
+
+    async def in_session(self: Driver) -> Ended:
+        self.machine.phase = ParticipantPhase.RUNNING
+        await asyncio.sleep(0.1)
+        return RunFailed(AbortReason.TIMED_OUT, "server", "silent")
+
+    monkeypatch.setattr(Driver, "run", in_session)
+
+    async def take_part_briefly() -> Ended:
+        return await take_part(make_driver(role, LostStatuses()), role.rules.rounds, 0.01)
+
+    assert isinstance(asyncio.run(take_part_briefly()), RunFailed)
+
+
+def test_a_party_that_never_took_part_begins_without_a_warning_and_is_warned_once_it_did(
+    tmp_path: Path,
+) -> None:
+    """However its state was lost: the checkpoints alone, the folder, or all of it for a copy of before the run."""
+    said = io.StringIO()
+    role = make_process(tmp_path / "fed", said)
+    context = replace(role.context, options=replace(role.context.options, resume=True))
+    folder, copy = role.checkpoints.folder, tmp_path / "copy"
+    note_unbegun(folder)
+    shutil.copytree(folder, copy)
+
+    def warned() -> bool:
+        before = len(said.getvalue())
+        assert process._saved_state(context, role.checkpoints, role.scheme, role.log) is None
+        return len(said.getvalue()) > before
+
+    assert not warned()
+    begin(folder)
+    assert warned()
+    shutil.rmtree(folder)
+    assert warned()
+    shutil.copytree(copy, folder)
+    assert warned()
 
 
 @pytest.mark.parametrize(

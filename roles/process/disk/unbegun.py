@@ -1,0 +1,50 @@
+"""A note in a party's state folder that says that it never took part.
+
+A party that is to go on and finds no checkpoint has either never begun, or lost its state and may vote a second time
+(specs/guide.md, section 6). The one who makes its keys leaves a note in its state folder, and its first start takes the
+note away before anything of the run is written. Rejected: a note that says that it took part, which is lost with the
+folder that it speaks of. Whoever restores a copy of before the first start has the note, too: so it tells the moment at
+which a file beside it came to its disk, which no copy can keep.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from veilsum.roles.federation.private_files import replace_private_file
+
+NOTE = "not-begun"
+_MADE = "made"
+"""The file beside it."""
+
+
+def note_unbegun(folder: Path) -> None:
+    """Say that the party of this state folder has just got its keys."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_private_file(folder / _MADE, b"")
+    replace_private_file(folder / NOTE, _made_at(folder))
+
+
+def is_unbegun(folder: Path) -> bool:
+    """Whether it is known that the party never took part."""
+    try:
+        return (folder / NOTE).read_bytes() == _made_at(folder)
+    except OSError:
+        return False
+
+
+def begin(folder: Path) -> None:
+    """From now on the party has taken part; returns when that is on disk."""
+    if (folder / NOTE).exists():
+        (folder / NOTE).unlink()
+        (folder / _MADE).unlink(missing_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _made_at(folder: Path) -> bytes:
+    return f"{(folder / _MADE).stat().st_ctime_ns}\n".encode()
