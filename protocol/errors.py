@@ -51,6 +51,7 @@ class AbortReason(enum.Enum):
     BAD_CERTIFICATE = "certificate does not count"
     NO_QUORUM = "too few of those who vote are present"
     POSITION_LOST = "a position has two sums and needs a checkpoint"
+    SERVER_BEHIND = "server has fewer rounds done than its parties"
     TIMED_OUT = "deadline passed"
     WITHDRAWN = "party withdrew"
     LINK_LOST = "a party lost its connection"

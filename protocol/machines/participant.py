@@ -34,6 +34,7 @@ from veilsum.protocol.machines.early_messages import EarlyMessages, early_share,
 from veilsum.protocol.machines.events import Event, RunFailed, RunFinished, Send, SessionBegan
 from veilsum.protocol.machines.local_training import LocalTraining
 from veilsum.protocol.machines.on_chain import ParticipantOnChain
+from veilsum.protocol.machines.participation import objection_to_done_round
 from veilsum.protocol.machines.parting import SILENT_SERVER, ended_early, told_failure
 from veilsum.protocol.machines.phases import PARTICIPANT_TABLE, ParticipantPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
@@ -124,15 +125,16 @@ class ParticipantMachine:
                 return self._receive_from_server(sender, message, now)
             machine = self._require_in_attempt(sender, message)
             assert self._greeting is not None
-            told = self._greeting.terms.spelled_out(message)
-            return self._settled(machine.receive(sender, told, now), now)
+            return self._settled(machine.receive(sender, self._greeting.terms.spelled_out(message), now), now)
         except Rejection as rejection:
             raise rejection.blamed_on(sender) from rejection
 
     def objection(self, message: Message, refused: RemoteProtocolError) -> list[Event]:
         """What we say of a refusal to a server that would wait for us in vain; nothing of ours changes."""
         in_session = self.session is not None and message.stamp.session == self.session.id
-        return self._chain.objection(message, refused) if self._chain is not None and in_session else []
+        if self._chain is None:
+            return objection_to_done_round(self.rounds_done, message, refused) if in_session else []
+        return self._chain.objection(message, refused) if in_session else []
 
     def _receive_from_server(self, sender: PartyId, message: Message, now: float) -> list[Event]:
         if sender != SERVER:
@@ -188,8 +190,7 @@ class ParticipantMachine:
         self._last_attempt = (-1, -1)
         self._secrets = None
         self._be_patient(now)
-        setup = self._scheme.participant_setup(self._context(message.stamp))
-        if setup is None:
+        if (setup := self._scheme.participant_setup(self._context(message.stamp))) is None:
             self._move(SessionOpened, ParticipantPhase.WAITING)
             return events
         self._move(SessionOpened, ParticipantPhase.PREPARING)
@@ -369,8 +370,7 @@ class ParticipantMachine:
         self._deadline = None
         if not message.completed:
             return [*events, self._parts.explained(told_failure(message))]
-        me, told, planned = self._parts.identity.name, message.stamp.round, self._rules.rounds
-        early = ended_early(me, self.rounds_done, told, planned)
+        early = ended_early(self._parts.identity.name, self.rounds_done, message, self._rules.rounds)
         return [*events, early or RunFinished(self.rounds_done, self.model)]
 
     def _take_parting_model(self, message: Farewell) -> list[Event]:

@@ -25,11 +25,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from veilsum.protocol.chain.statements import EnteredAttempt
-from veilsum.protocol.errors import AbortReason, Rejection
-from veilsum.protocol.identifiers import PartyId, shown_number
+from veilsum.protocol.errors import AbortReason, Rejection, RemoteProtocolError
+from veilsum.protocol.identifiers import SERVER, PartyId, shown_number
 from veilsum.protocol.machines.decisions import AttemptEntered, Decision, RoundSpent, UpdateGiven
-from veilsum.protocol.machines.events import DecisionMade
-from veilsum.protocol.wire.messages import Stamp
+from veilsum.protocol.machines.events import DecisionMade, Event, Send
+from veilsum.protocol.machines.session import RoundOpened, Withdrawn
+from veilsum.protocol.wire.messages import Message, Stamp
 
 COHORTS_COMPARED = 20
 """How many different cohorts, the latest ones, are looked at together."""
@@ -209,6 +210,21 @@ class ParticipationRecord:
         given = self.given.updates if self.given.round == round_number else {}
         if given.get(model_hash, update) != update:
             raise _refusal(round_number, "and this one differs from it: training did not repeat bit for bit")
+
+
+def objection_to_done_round(held: int, message: Message, refused: RemoteProtocolError) -> list[Event]:
+    """That a server begins a round which we have done: it hears so, and need not wait; nothing of ours changes.
+
+    Our hello told it already how many rounds we have, and how a refused round goes on is up to it as before.
+    """
+    done = refused.reason is AbortReason.REPLAY and message.stamp.round < held
+    if not isinstance(message, RoundOpened) or not done:
+        return []
+    told = (
+        f"the server is behind: {held} rounds are done here, and round {shown_number(message.stamp.round)} begins "
+        "again; restore the server's state folder from a newer backup, or start all with --fresh"
+    )
+    return [Send(SERVER, Withdrawn(message.stamp, told))]
 
 
 def _refusal(round_number: int, why: str) -> Rejection:

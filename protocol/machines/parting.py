@@ -48,6 +48,8 @@ _LONGEST_DETAIL = 1000
 _LONGEST_REASON = 200
 _MOST_REASONS = 3
 _PATIENT_OPENINGS = 3
+HOPELESS = frozenset({AbortReason.POSITION_LOST, AbortReason.SERVER_BEHIND})
+"""Why no session can begin, whoever still comes."""
 SILENT_SERVER = (
     "silent for too long; if the run is over, the server and the others started once more with --resume give this "
     "party what it missed"
@@ -64,9 +66,9 @@ def nothing() -> Model:
     return np.zeros(0, dtype="<f4")
 
 
-def ended_early(me: PartyId, held: int, told: int, planned: int) -> RunFailed | None:
+def ended_early(me: PartyId, held: int, farewell: Farewell, planned: int) -> RunFailed | None:
     """Why a party is not done although the server says so: it lacks rounds that there were, or that were agreed on."""
-    if held < told:
+    if held < (told := farewell.stamp.round):
         detail = f"the run had {told} rounds, this party holds {held}: with the server and the others started once "
         return RunFailed(AbortReason.TIMED_OUT, me, f"{detail}more with --resume it is given the rest")
     if held < planned:
@@ -237,14 +239,35 @@ class Guests:
         behind = (one.rounds_done < round_number for one in self.here(hellos, round_number).values())
         return any(behind) and self.too_few(hellos, round_number) is None
 
+    def all_is_said(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> bool:
+        """Whether waiting for more hellos changes nothing: these can begin, or nobody could."""
+        failed = self.too_few(hellos, round_number)
+        return failed is None or failed.reason is AbortReason.SERVER_BEHIND
+
     def too_few(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> Failed | None:
         """Why those who are here cannot begin a session, if so."""
+        if (outrun := self._outrun(hellos, round_number)) is not None:
+            return outrun
         here, minimum = self.here(hellos, round_number), self._minimum
         if len(here) < minimum:
             missing = ", ".join(sorted(self._everyone - here.keys())[:10])
             detail = f"{len(here)} of at least {minimum} parties are here; missing: {missing}"
             return Failed(AbortReason.COHORT_TOO_SMALL, detail=detail)
         return None if self._chain is None else self._chain.no_quorum(here)
+
+    def _outrun(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> Failed | None:
+        """That so many did this round before, which nobody repeats, that all others would be too few for it."""
+        wanted, minimum = self.welcome(round_number), self._minimum
+        said = {name: hellos[name].rounds_done for name in sorted(wanted & hellos.keys())}
+        ahead = [f"{name} {rounds}" for name, rounds in said.items() if rounds > round_number]
+        if self._chain is not None or not len(wanted) - len(ahead) < minimum <= len(wanted):
+            return None
+        detail = (
+            f"the server has {round_number} rounds done, fewer than its parties, and they repeat none: restore the "
+            "server's state folder from a newer backup, or start all with --fresh (veilsum launch --fresh); "
+            f"rounds done: {', '.join(ahead[:10])}"
+        )
+        return Failed(AbortReason.SERVER_BEHIND, SERVER, detail)
 
 
 class LostState:

@@ -38,7 +38,7 @@ from veilsum.protocol.machines.events import (
     Send,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain, hash_held, votes_not_shown
-from veilsum.protocol.machines.parting import DoneWithout, Guests, LostState, Parting
+from veilsum.protocol.machines.parting import HOPELESS, DoneWithout, Guests, LostState, Parting
 from veilsum.protocol.machines.phases import SERVER_TABLE, ServerPhase
 from veilsum.protocol.machines.rules import MachineRules, RoleParts, StartingPoint
 from veilsum.protocol.machines.scheme import Scheme, require_equipped, require_machine, require_workable
@@ -199,7 +199,7 @@ class ServerMachine:
         self._hellos[sender] = hello.hello
         self._guests.heard(sender)
         awaited = self._expected & self._guests.welcome(self.rounds_done)
-        if awaited <= self._hellos.keys() and self._guests.too_few(self._hellos, self.rounds_done) is None:
+        if awaited <= self._hellos.keys() and self._guests.all_is_said(self._hellos, self.rounds_done):
             return self._close_opening(Hello, now)
         return []
 
@@ -223,7 +223,7 @@ class ServerMachine:
         """As long as our patience lasts, and somebody may still come, everyone is invited anew."""
         waited, patience_s = now - (self.waiting_since or 0.0), self._rules.timing.patience_s
         may_come = self._guests.admissible(self.rounds_done) - self._hellos.keys()
-        if may_come and waited < patience_s and failed.reason is not AbortReason.POSITION_LOST:
+        if may_come and waited < patience_s and failed.reason not in HOPELESS:
             return self._open(trigger, now)
         return self._abandon(trigger, replace(failed, detail=f"{failed.detail}; waited for {waited:.0f} s"))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Launch:
     on_fact: Callable[[Mapping[str, Any]], None] | None = None
     allow_missing: bool = False
     """Go on without parties that end before the first round."""
+    fresh_for: Collection[str] = ()
+    """Parties that begin anew where all others resume."""
 
     def __post_init__(self) -> None:
         self._children: dict[str, Child] = {}
@@ -182,7 +184,7 @@ class Launch:
     async def _start_role(self, name: str) -> None:
         role = self.loaded.roster.identity(name).role.value
         file = self.loaded.folder / FILE_NAME
-        arguments = [role, str(file), "--name", name, "--log-format", "json", *self.role_arguments]
+        arguments = [role, str(file), "--name", name, "--log-format", "json", *self._arguments_of(name)]
         holder = holds_model(self.loaded.config.load_scheme(), PartyId(name))
         if self.init is not None and (holder or name == SERVER):
             arguments += ["--init", str(self.init)]
@@ -191,6 +193,10 @@ class Launch:
         if self.views is not None:
             arguments += ["--record-view", str(self.views / f"{name}.view")]
         await self._start(name, arguments)
+
+    def _arguments_of(self, name: str) -> Sequence[str]:
+        anew = {"--resume": "--fresh"} if name in self.fresh_for else {}
+        return [anew.get(word, word) for word in self.role_arguments]
 
     async def _start(self, name: str, arguments: Sequence[str]) -> Child:
         process = await self._nursery.fork(arguments)

@@ -31,6 +31,10 @@ class Owing:
         finally:
             del self._under_way[number]
 
+    def receivers(self) -> frozenset[str]:
+        """Everyone to whom something is under way."""
+        return frozenset(receiver for receiver, _ in self._under_way.values())
+
     def late(self) -> tuple[str, ...]:
         """Who has left a message unacknowledged for longer than the transport needs."""
         since = self.clock() - LATE_AFTER_S

@@ -66,17 +66,6 @@ _FORMAT_VERSION = 5
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
 _LONGEST_FILE = 64 * 1024 * 1024
 
-NO_VOTE = (
-    "what this party did in the run before is forgotten: it takes the state of the others over, and has no vote until "
-    "a round that it took part in is committed; if all begin anew, the organiser signs another chain first (veilsum "
-    "roster sign --new-chain)"
-)
-GIVEN_BACK = "no checkpoint is readable; the parties prove how far the run is, and give back what the server is to hold"
-NOTHING_TO_RESUME = (
-    "no checkpoint to go on from: this party begins anew, and is given what it missed; if it took part before, what it "
-    "did is lost with this folder: start it with --fresh, so that it does not vote a second time"
-)
-
 
 class CheckpointError(LocalProtocolError):
     """A checkpoint cannot be written, read or continued from; the text names the file and the remedy."""

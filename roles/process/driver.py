@@ -353,7 +353,7 @@ class Driver:
     def _linger_for(self) -> float:
         """A server that has told us that the run is finished may be gone: nothing on its way there is waited for."""
         gone = SERVER if isinstance(self.ended, RunFinished) else None
-        awaited = any(count for name, count in self.tally.unacknowledged.items() if name != gone)
+        awaited = self.tally.owing.receivers() - {gone}
         return self.linger_s if awaited else min(self.linger_s, SHORTEST_LINGER_S)
 
     # Tasks.

@@ -41,14 +41,7 @@ from veilsum.roles.monitor.outages import Outages
 from veilsum.roles.monitor.status import MOST_LATE, Status, pause_after, sign_status
 from veilsum.roles.monitor.takeover import taken_over
 from veilsum.roles.process.channels import IdentityLines
-from veilsum.roles.process.checkpoint import (
-    GIVEN_BACK,
-    NO_VOTE,
-    NOTHING_TO_RESUME,
-    CheckpointError,
-    NothingReadable,
-    StateFolder,
-)
+from veilsum.roles.process.checkpoint import StateFolder
 from veilsum.roles.process.clock import date, monotonic
 from veilsum.roles.process.context import (
     RoleContext,
@@ -63,6 +56,7 @@ from veilsum.roles.process.context import (
     starting_notes,
     state_folder,
 )
+from veilsum.roles.process.disk.lost_folder import NO_VOTE, NOTHING_TO_RESUME, load_or_begin_anew
 from veilsum.roles.process.disk.unbegun import begin, is_unbegun
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
@@ -169,18 +163,18 @@ def _saved_state(
         raise ParameterError(
             [f"{checkpoints.folder} holds an earlier run: --resume goes on from it, --fresh forgets it"]
         )
-    try:
-        saved = checkpoints.load()
-    except CheckpointError as refusal:
-        if isinstance(refusal, NothingReadable) and scheme.has_chain and context.name == SERVER:
-            log.say("warning", text=f"{checkpoints.folder}: {GIVEN_BACK}")
-            return None
-        raise ParameterError([str(refusal)]) from refusal
+
+    def warn(text: str) -> None:
+        log.say("warning", text=text)
+
+    saved = load_or_begin_anew(checkpoints, context.name, scheme, context.loaded.folder, warn)
+    if saved is None:
+        return None
     unused = (
         [f"--init {options.init} is not used: the run goes on from its checkpoint"] if options.init else []
     )
     for text in (*saved.passed_over, *unused):
-        log.say("warning", text=text)
+        warn(text)
     return saved.state
 
 

@@ -10,6 +10,7 @@ begin another chain: that is signed with the organiser's key in DIR/organiser, a
 examples:
   veilsum init fed --scheme ampc --parties 4 --task digits --rounds 3 && veilsum launch fed --json out.json
   veilsum launch fed --resume
+  veilsum launch fed --resume --fresh-for alice
   veilsum launch fed --data alice=data/alice,bob=data/bob
   veilsum launch fed --fresh --record-views views && veilsum audit run --view views/server.view --attack idlg
 
@@ -59,6 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fresh", action="store_true", help="forget an earlier run once the new one has begun"
     )
     parser.add_argument(
+        "--fresh-for",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --resume: this party alone begins anew, since its state folder is lost; may be given again",
+    )
+    parser.add_argument(
         "--record-views",
         type=Path,
         metavar="FOLDER",
@@ -104,7 +112,7 @@ def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
             view.on_fact(fact)
 
         again = ["--resume"] if args.resume else []
-        launch = Launch(loaded, [*data, *again], args.init, views, hear, args.allow_missing)
+        launch = Launch(loaded, [*data, *again], args.init, views, hear, args.allow_missing, args.fresh_for)
         outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
         if kept := earlier.is_aside:
             sha256, metrics = None, {}
@@ -141,6 +149,7 @@ def _prepare(args: argparse.Namespace, earlier: EarlierRun) -> tuple[LoadedFeder
     require_complete(loaded)
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
+    _require_parties_that_resume(args, loaded.roster.participants)
     data = _data_arguments(loaded, args.data)
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
@@ -154,6 +163,24 @@ def _make_room(args: argparse.Namespace, loaded: LoadedFederation, earlier: Earl
     if (args.init is not None or args.fresh) and not args.resume and loaded.config.load_scheme().has_chain:
         return _begin_anew(loaded, args.init)
     return loaded
+
+
+def _require_parties_that_resume(args: argparse.Namespace, parties: Sequence[str]) -> None:
+    """Refuse --fresh-for of one that is no party, and where the others do not go on."""
+    from veilsum.protocol.errors import ParameterError
+    from veilsum.roles.config.spelling import which_then
+
+    problems = [
+        f"--fresh-for {name}: there is no such party; {which_then(name, parties)}"
+        for name in args.fresh_for
+        if name not in parties
+    ]
+    if args.fresh_for and not args.resume:
+        problems.append(
+            "--fresh-for goes with --resume: the other parties go on; --fresh begins anew for all"
+        )
+    if problems:
+        raise ParameterError(problems)
 
 
 def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
