@@ -9,7 +9,7 @@ A run that goes on from a checkpoint tells how many rounds it has; later ones th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -114,6 +114,14 @@ class RunHistory:
     heard_at: str = ""
     _warned_at: dict[str, str] = field(default_factory=dict)
     _ended_at: str = ""
+
+    def take_all(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+        """Facts with whose log they stand in; whether there were any."""
+        new = False
+        for writer, fact in told:
+            self.take(fact, writer)
+            new = True
+        return new
 
     def take(self, fact: Mapping[str, Any], writer: str = "") -> None:
         """One fact of a process; `writer` is whose log it stands in, where that is known."""

@@ -109,11 +109,7 @@ class RunFollower:
 
     def _read(self) -> bool:
         """Take in what is new, or the next part of it; whether there was any."""
-        new = False
-        for writer, fact in self._tail.facts():
-            self.history.take(fact, writer)
-            new = True
-        return new
+        return self.history.take_all(self._tail.facts())
 
     async def _look(self) -> None:
         """Look again and again; a page that cannot be drawn stands still, and says so."""

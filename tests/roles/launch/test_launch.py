@@ -153,5 +153,7 @@ def test_a_server_that_alone_has_the_model_measures_it_and_observers_hear_it_whe
     assert told["server"]["measured"] >= 1
     assert 0 < told["server"]["metrics"]["accuracy"] <= 1
     assert not [name for name, one in told.items() if name != "server" and one["metrics"]]
+    (first, *_) = json.loads(status.stdout)["rounds"]
+    assert (first["round"], first["loss"] > 0) == (1, True)
     figures = json.loads((tmp_path / "out.json").read_text())
     assert [one for one in figures["rounds"] if one["metrics"] and one["loss"]]
