@@ -219,7 +219,6 @@ def test_a_launch_says_how_far_it_came_and_why_it_ended(tmp_path: Path) -> None:
         (functools.partial(veilsum.audit, "plain", "idlg"), "imgs", "images"),
         (functools.partial(veilsum.audit, "plain", "idlg"), "adversry", "adversary"),
         (functools.partial(veilsum.Table.build, "masked"), "partes", "parties"),
-        (functools.partial(veilsum.Table.build, "masked"), "encodng", "threat"),
         (functools.partial(veilsum.rounds_under_faults, "masked"), "min_partis", "min_parties"),
         (functools.partial(testing.tell_lie, "server:shift", "masked"), "colludrs", "colluders"),
         (veilsum.schedules, "longst", "longest"),
@@ -269,3 +268,9 @@ def test_a_task_and_a_scheme_print_themselves_briefly() -> None:
 
 def test_the_package_says_in_its_docstring_how_to_begin() -> None:
     assert "veilsum.simulate(config" in (inspect.getdoc(veilsum) or "")
+
+
+def test_a_setting_that_the_table_makes_itself_is_not_offered() -> None:
+    with pytest.raises(veilsum.ParameterError, match="encodng") as refused:
+        veilsum.Table.build("masked", encodng=3)  # type: ignore[arg-type, unused-ignore]
+    assert "encoding" not in str(refused.value)

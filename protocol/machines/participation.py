@@ -32,6 +32,10 @@ from veilsum.protocol.machines.events import DecisionMade, Event, Send
 from veilsum.protocol.machines.session import RoundOpened, Withdrawn
 from veilsum.protocol.wire.messages import Message, Stamp
 
+RESTORE_SERVER = (
+    "restore the server's state folder from a newer backup, or start all with --fresh, with --init and the last export "
+    "(veilsum launch --fresh --init FILE)"
+)
 COHORTS_COMPARED = 20
 """How many different cohorts, the latest ones, are looked at together."""
 
@@ -222,7 +226,7 @@ def objection_to_done_round(held: int, message: Message, refused: RemoteProtocol
         return []
     told = (
         f"the server is behind: {held} rounds are done here, and round {shown_number(message.stamp.round)} begins "
-        "again; restore the server's state folder from a newer backup, or start all with --fresh"
+        f"again; {RESTORE_SERVER}"
     )
     return [Send(SERVER, Withdrawn(message.stamp, told))]
 

@@ -37,7 +37,7 @@ from veilsum.protocol.machines.events import (
     Warned,
 )
 from veilsum.protocol.machines.on_chain import ServerOnChain
-from veilsum.protocol.machines.participation import ParticipationRecord
+from veilsum.protocol.machines.participation import RESTORE_SERVER, ParticipationRecord
 from veilsum.protocol.machines.rules import SILENCES, MachineRules, RoleParts
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.protocol.machines.session import Farewell, Session, require_model_shape
@@ -242,7 +242,7 @@ class Guests:
     def all_is_said(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> bool:
         """Whether waiting for more hellos changes nothing: these can begin, or nobody could."""
         failed = self.too_few(hellos, round_number)
-        return failed is None or failed.reason is AbortReason.SERVER_BEHIND
+        return failed is None or failed.reason in HOPELESS
 
     def too_few(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> Failed | None:
         """Why those who are here cannot begin a session, if so."""
@@ -263,9 +263,8 @@ class Guests:
         if self._chain is not None or not len(wanted) - len(ahead) < minimum <= len(wanted):
             return None
         detail = (
-            f"the server has {round_number} rounds done, fewer than its parties, and they repeat none: restore the "
-            "server's state folder from a newer backup, or start all with --fresh (veilsum launch --fresh); "
-            f"rounds done: {', '.join(ahead[:10])}"
+            f"the server has {round_number} rounds done, fewer than its parties, and they repeat none: "
+            f"{RESTORE_SERVER}; rounds done: {', '.join(ahead[:10])}"
         )
         return Failed(AbortReason.SERVER_BEHIND, SERVER, detail)
 

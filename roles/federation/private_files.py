@@ -41,7 +41,7 @@ def create_private_file(path: Path, content: bytes) -> None:
         raise already_exists(path) from None
     finally:
         temporary.unlink()
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def replace_private_file(path: Path, content: bytes, *, in_closed_folder: bool = True) -> None:
@@ -62,7 +62,7 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
     except OSError:
         temporary.unlink()
         raise
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def read_private_file(path: Path) -> bytes:
@@ -119,7 +119,7 @@ def _write_temporary(path: Path, content: bytes, mode: int) -> Path:
     return temporary
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

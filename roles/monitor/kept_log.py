@@ -1,7 +1,8 @@
 """The log of one process in a file of its own, NAME.log, for `veilsum page`: the facts as JSON, one line each.
 
-Whoever runs under `launch` has its log written there; `host` and `join` write their own. It is a picture of the run and
-no part of it: a log that cannot be written is told of once, and stops nothing.
+Whoever runs under `launch` has its log written by that, with what user code prints; `host` and `join` run for months,
+and write bounded logs of their own. It is a picture of the run and no part of it: a log that cannot be written is told
+of once, and stops nothing.
 """
 
 from __future__ import annotations
@@ -34,5 +35,6 @@ class KeptLog:
                 self.path.replace(self.path.with_suffix(".log.before"))
         except OSError as error:
             self._works = False
-            return f"{self.path} is not written any more: {error.strerror}"
+            problem = f"{self.path} is not written any more ({error.strerror})"
+            return f"{problem}; the run goes on: make room there, and start again for a log"
         return ""

@@ -171,17 +171,6 @@ class StateFolder:
             "restore the folder from a backup, or start again with --fresh",
         )
 
-    def clear(self) -> None:
-        """Forget all that is here, a defence's secrets included, as if the party had never run."""
-        self.acquire()
-        try:
-            for path in self.folder.iterdir():
-                if path.is_file() and path.name != _LOCK:
-                    path.unlink()
-            self._serial, self._parts = 0, {}
-        finally:
-            self.release()
-
     def knows_other_chain_than(self, roster: Roster) -> bool:
         """Whether what is here, readable under whatever settings, is of another chain of models than the roster's."""
         for _, path in sorted(self._files(), reverse=True):

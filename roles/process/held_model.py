@@ -44,7 +44,7 @@ def _held_state(loaded: LoadedFederation, name: str, state: Path | None) -> tupl
         raise ParameterError(
             [
                 f"{aside} holds a run that a fresh one has not replaced yet: if no launch is at work there, veilsum "
-                f"launch {loaded.folder} --resume puts it back"
+                f"launch {loaded.folder} puts it back and starts nothing"
             ]
         )
     folder = state or state_folder(loaded.folder, name)

@@ -56,7 +56,7 @@ from veilsum.roles.process.context import (
     starting_notes,
     state_folder,
 )
-from veilsum.roles.process.disk.lost_folder import NO_VOTE, NOTHING_TO_RESUME, load_or_begin_anew
+from veilsum.roles.process.disk.lost_folder import NO_VOTE, load_or_begin_anew, nothing_to_resume
 from veilsum.roles.process.disk.unbegun import begin, is_unbegun
 from veilsum.roles.process.driver import Driver
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
@@ -157,7 +157,8 @@ def _saved_state(
     options = context.options
     if not checkpoints.exists() or options.fresh:
         if options.resume and context.name != SERVER and not is_unbegun(checkpoints.folder):
-            log.say("warning", text=f"{checkpoints.folder}: {NOTHING_TO_RESUME}")
+            advice = nothing_to_resume(context.name, scheme, context.loaded.folder)
+            log.say("warning", text=f"{checkpoints.folder}: {advice}")
         return None
     if not options.resume:
         raise ParameterError(

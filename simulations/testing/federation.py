@@ -27,7 +27,6 @@ from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import LocalResult, Model
 from veilsum.protocol.randomness import RandomBytes
 from veilsum.protocol.schemes.registry import find_scheme
-from veilsum.roles.config.spelling import require_known
 from veilsum.roles.learning.contract import PAYLOADS, apply_update
 from veilsum.roles.learning.equipment import equip
 from veilsum.roles.process.entropy import SeededEntropy
@@ -42,10 +41,10 @@ from veilsum.simulations.testing.perturbation import (
 
 CLIP = 8.0
 MAX_WEIGHT = 1000
-_SETTLED_HERE = ("scheme", "encoding", "dimension")
-_OF_A_TABLE = (
-    "parties", "dimension", "rounds", "seed", "bits", "timing", "learner", "inline", "tamper", "observer"
-)  # fmt: skip
+SETTINGS = tuple(
+    one.name for one in fields(Parameters) if one.name not in ("scheme", "encoding", "dimension")
+)
+"""Fields of `Parameters` that a test may choose."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,6 @@ def found_federation(
     **parameters: Any,
 ) -> TableFederation:
     """Keys and parameters from a seed; `parameters` are fields of `Parameters`, a graph may be its text."""
-    agreed = [one.name for one in fields(Parameters) if one.name not in _SETTLED_HERE]
-    require_known("Table.build", parameters, (*agreed, *_OF_A_TABLE))
     found = find_scheme(scheme)
     names = _party_names(parties)
     if dimension is None:

@@ -17,6 +17,7 @@ Implements specs/testing.md, section 1.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,11 +36,12 @@ from veilsum.protocol.machines.server import ServerMachine
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.wire.envelope import Body
 from veilsum.protocol.wire.messages import Message, Stamp
+from veilsum.roles.config.spelling import require_known
 from veilsum.roles.learning.contract import LocalUpdate
 from veilsum.roles.process.observer import RunObserver
 from veilsum.roles.process.persistent_state import PersistentState
 from veilsum.roles.process.pump import Action, Keep, Pump, Refused, Step, Tell, Transmit
-from veilsum.simulations.testing.federation import TableFederation, found_federation
+from veilsum.simulations.testing.federation import SETTINGS, TableFederation, found_federation
 from veilsum.simulations.testing.perturbation import TableLearner
 from veilsum.simulations.testing.trace import Entry, InFlight, Refusal, Trace
 
@@ -128,6 +130,7 @@ class Table:
         **parameters: Any,
     ) -> Table:
         """A table for a registered scheme; `parameters` are fields of `Parameters`, a graph may be its text."""
+        require_known("Table.build", parameters, (*SETTINGS, *inspect.signature(cls.build).parameters))
         federation = found_federation(
             scheme,
             parties,

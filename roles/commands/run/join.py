@@ -231,6 +231,7 @@ def _fetch(place: Place, within_s: float, known: bool, *, needed: bool = True) -
     """Take the roster that the broker hands out, once it lists us; whether we are enrolled then.
 
     The password of the invitation opens the broker until the enrolment, our own from then on: they are tried in turn.
+    `needed` is whether a party that is enrolled goes on though no broker answers, and waits for it.
     """
     import asyncio
     import itertools

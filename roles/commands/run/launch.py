@@ -114,8 +114,7 @@ def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
         again = ["--resume"] if args.resume else []
         launch = Launch(loaded, [*data, *again], args.init, views, hear, args.allow_missing, args.fresh_for)
         outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
-        if kept := earlier.is_aside:
-            sha256, metrics = None, {}
+        kept = earlier.is_aside
     figures = figures_of(outcome, sha256, metrics)
     publish(describe(outcome, figures, kept=kept), figures, args.json)
     return outcome.exit_code

@@ -107,10 +107,12 @@ def _bounded(path: Path, file: TextIO) -> Iterator[str]:
     size = 0
     while line := file.readline(LONGEST_LINE):
         size += len(line)
-        if size > MOST_UNPACKED or len(line) == LONGEST_LINE:
+        if len(line) == LONGEST_LINE:
             raise TaskError(
-                f"{path} unpacks to more than {size} characters, or has a line of {len(line)}: unpack it"
+                f"{path} has a line of {LONGEST_LINE} characters or more: it is no table; look into it"
             )
+        if size > MOST_UNPACKED:
+            raise TaskError(f"{path} unpacks to more than {MOST_UNPACKED} characters: unpack it yourself")
         yield line
 
 

@@ -14,6 +14,7 @@ from shlex import quote
 
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
+from veilsum.protocol.machines.participation import RESTORE_SERVER
 from veilsum.protocol.machines.scheme import Scheme
 from veilsum.roles.process.checkpoint import CheckpointError, NothingReadable, Saved, StateFolder
 
@@ -23,10 +24,6 @@ NO_VOTE = (
     "roster sign --new-chain)"
 )
 GIVEN_BACK = "no checkpoint is readable; the parties prove how far the run is, and give back what the server is to hold"
-NOTHING_TO_RESUME = (
-    "no checkpoint to go on from: this party begins anew, and is given what it missed; if it took part before, what it "
-    "did is lost with this folder: start it with --fresh, so that it does not vote a second time"
-)
 
 
 def load_or_begin_anew(
@@ -39,11 +36,28 @@ def load_or_begin_anew(
         if party != SERVER:
             raise ParameterError([_alone(lost, party, scheme, federation)]) from lost
         if not scheme.has_chain:
-            raise ParameterError([str(lost)]) from lost
+            raise ParameterError([f"{lost.path}: {lost.problem}: {RESTORE_SERVER}"]) from lost
         warn(f"{checkpoints.folder}: {GIVEN_BACK}")
         return None
     except CheckpointError as refusal:
         raise ParameterError([str(refusal)]) from refusal
+
+
+def nothing_to_resume(party: PartyId, scheme: Scheme, federation: Path) -> str:
+    """What to say to a party that is to go on, and never took part or lost what it knew."""
+    said = "no checkpoint to go on from: this party begins anew, and is given what it missed"
+    if scheme.has_chain:
+        return (
+            f"{said}; if it took part before, what it did is lost with this folder: stop it and start it with --fresh, "
+            f"so that it does not vote a second time; where all are launched together: {_launched(federation, party)}"
+        )
+    if scheme.hides_updates:
+        return f"{said}; if it took part before, stop it and restore this folder from a backup"
+    return said
+
+
+def _launched(federation: Path, party: PartyId) -> str:
+    return f"veilsum launch {quote(str(federation))} --resume --fresh-for {party}"
 
 
 def _alone(lost: NothingReadable, party: PartyId, scheme: Scheme, federation: Path) -> str:
@@ -53,6 +67,6 @@ def _alone(lost: NothingReadable, party: PartyId, scheme: Scheme, federation: Pa
     until = ", and has no vote until a round that it took part in is committed" if scheme.has_chain else ""
     return (
         f"{lost.path}: {lost.problem}: restore the folder from a backup, or start {party} alone with --fresh, the "
-        f"others with --resume: it is given what it missed{until}; where all are launched together: veilsum launch "
-        f"{quote(str(federation))} --resume --fresh-for {party}"
+        f"others with --resume: it is given what it missed{until}; where all are launched together: "
+        f"{_launched(federation, party)}"
     )

@@ -9,12 +9,11 @@ which a file beside it came to its disk, which no copy can keep.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from veilsum.roles.federation.private_files import replace_private_file
+from veilsum.roles.federation.private_files import flush_folder, replace_private_file
 
-NOTE = "not-begun"
+NOTE = "never-took-part"
 _MADE = "made"
 """The file beside it."""
 
@@ -39,11 +38,7 @@ def begin(folder: Path) -> None:
     if (folder / NOTE).exists():
         (folder / NOTE).unlink()
         (folder / _MADE).unlink(missing_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_folder(folder)
 
 
 def _made_at(folder: Path) -> bytes:

@@ -25,7 +25,7 @@ from veilsum.roles.process.held_model import held_model
 
 
 def model_of(folder: Path) -> str:
-    """The hash of the model that a party holds, as `export` says it."""
+    """The hash of the model that a party holds, as `evaluate` says it."""
     out = folder.with_suffix(".json")
     shown = run_veilsum("evaluate", str(folder), "--name", "p1", "--json", str(out))
     assert shown.returncode == 0, shown.stderr
@@ -156,7 +156,7 @@ def test_a_run_is_set_aside_for_one_launch_at_a_time_unread_meanwhile_and_gone_o
     one.set_aside(loaded)
     with refusal(ParameterError, "launch", str(loaded.folder)):
         other.tidy()
-    with refusal(ParameterError, "launch", str(loaded.folder), "--resume"):
+    with refusal(ParameterError, "launch", str(loaded.folder)):
         held_model(loaded, "server")
     one.forget()
     other.tidy()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.brokers.broker import needs_mosquitto
 from tests.support.federations import make_federation
+from tests.support.invited import contents
 from tests.support.launches import run_veilsum
 from tests.support.refusals import require_mentions
 from veilsum.roles.federation.folder import load_federation
@@ -73,8 +74,10 @@ def test_a_party_that_is_not_there_or_others_that_do_not_go_on_are_a_wrong_reque
 ) -> None:
     """Nothing was started or forgotten."""
     folder = make_federation(tmp_path / "fed", "masked", 3).folder
-    before = sorted(folder.rglob("*"))
+    (folder / "state" / "p1").mkdir(parents=True)
+    (folder / "state" / "p1" / "mark").write_text("of an earlier run")
+    before = contents(folder)
     launched = run_veilsum("launch", str(folder), *words)
     assert launched.returncode == 2
     require_mentions(launched.stderr.splitlines()[-1], "--fresh-for", *named)
-    assert sorted(folder.rglob("*")) == before
+    assert contents(folder) == before

@@ -245,7 +245,7 @@ def test_a_party_that_is_to_go_on_and_has_no_checkpoint_says_so_and_what_to_do(t
         warnings = [json.loads(line)["text"] for line in said.getvalue().splitlines()]
         assert len(warnings) == resume
         for text in warnings:
-            require_mentions(text, role.checkpoints.folder, "checkpoint", "anew", "--fresh", "vote")
+            require_mentions(text, role.checkpoints.folder, "checkpoint", "anew")
 
 
 @pytest.mark.parametrize(("rounds_done", "holds_model"), [(2, True), (2, False), (1, True)])

@@ -144,7 +144,7 @@ def test_a_packed_file_unpacks_to_so_much_and_no_more(
     packed.write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 30))
     assert len(Samples.from_csv(packed, target="y")) == 30
     monkeypatch.setattr(csv_file, bound, 100 if bound == "MOST_UNPACKED" else 3)
-    with refusal(TaskError, packed.name, "unpack"):
+    with refusal(TaskError, packed.name, "characters", getattr(csv_file, bound)):
         Samples.from_csv(packed, target="y")
 
 

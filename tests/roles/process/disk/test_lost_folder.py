@@ -12,7 +12,7 @@ from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.schemes.registry import find_scheme
 from veilsum.roles.process.checkpoint import StateFolder
-from veilsum.roles.process.disk.lost_folder import load_or_begin_anew
+from veilsum.roles.process.disk.lost_folder import load_or_begin_anew, nothing_to_resume
 from veilsum.roles.process.persistent_state import PersistentState
 
 P1 = PartyId("p1")
@@ -47,6 +47,16 @@ def test_a_party_is_refused_and_its_advice_is_about_itself_alone_where_the_other
     assert ("--fresh-for" in str(refused.value)) == (scheme != "bilateral")
     assert ("vote" in str(refused.value)) == find_scheme(scheme).has_chain
     assert (contents(folder.folder), told) == (before, [])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_who_has_no_checkpoint_is_told_to_forget_only_where_votes_count_and_then_for_itself_alone(
+    scheme: str,
+) -> None:
+    said, kind = nothing_to_resume(P1, find_scheme(scheme), Path("a fed")), find_scheme(scheme)
+    assert ("--fresh, so that it does not vote" in said) == kind.has_chain
+    assert ("launch 'a fed' --resume --fresh-for p1" in said) == kind.has_chain
+    assert ("backup" in said) == (scheme == "bilateral")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
