@@ -154,6 +154,7 @@ class Guests:
     ) -> None:
         self._everyone = frozenset(rules.roster.participants)
         self._minimum = rules.parameters.min_parties
+        self._may_lie = max(rules.parameters.colluders, 1)
         self._record = record
         self._chain = chain
         self._without = without
@@ -256,11 +257,12 @@ class Guests:
         return None if self._chain is None else self._chain.no_quorum(here)
 
     def _outrun(self, hellos: Mapping[PartyId, HelloRecord], round_number: int) -> Failed | None:
-        """That so many did this round before, which nobody repeats, that all others would be too few for it."""
+        """That more than may lie did this round, which nobody repeats, and all others would be too few for it."""
         wanted, minimum = self.welcome(round_number), self._minimum
         said = {name: hellos[name].rounds_done for name in sorted(wanted & hellos.keys())}
         ahead = [f"{name} {rounds}" for name, rounds in said.items() if rounds > round_number]
-        if self._chain is not None or not len(wanted) - len(ahead) < minimum <= len(wanted):
+        lacking = len(wanted) - len(ahead) < minimum <= len(wanted)
+        if self._chain is not None or not lacking or len(ahead) <= self._may_lie:
             return None
         detail = (
             f"the server has {round_number} rounds done, fewer than its parties, and they repeat none: "

@@ -111,6 +111,7 @@ class AveragingServer(AttemptMachine):
             (PlainServerPhase.COLLECTING, PlainUpdate): (
                 PlainServerPhase.COLLECTING,
                 PlainServerPhase.AVERAGING,
+                PlainServerPhase.CLOSED,
             ),
             (PlainServerPhase.COLLECTING, "deadline"): (PlainServerPhase.AVERAGING, PlainServerPhase.CLOSED),
             (PlainServerPhase.COLLECTING, "loss"): (PlainServerPhase.AVERAGING, PlainServerPhase.CLOSED),

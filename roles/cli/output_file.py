@@ -125,6 +125,8 @@ def _require_own_passage(target: Path, found: os.stat_result) -> None:
     """Refuse for private content a pipe or a device where another user reads, or could."""
     if stat.S_ISREG(found.st_mode) or (stat.S_ISCHR(found.st_mode) and found.st_rdev in _KEEPS_NOTHING):
         return
+    if stat.S_ISSOCK(found.st_mode):  # whoever started us is at its other end; one with a name is not opened
+        return
     kind = "pipe" if stat.S_ISFIFO(found.st_mode) else "device"
     remedy = f"name a file, or a {kind} of your own with mode 600"
     if found.st_uid != os.geteuid():

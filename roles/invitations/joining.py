@@ -143,8 +143,8 @@ def settle(place: Place) -> Identity:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         replace_public_file(folder / path, invitation.authority.encode("ascii"))
     if not (keys / PRIVATE_FILE).exists():
-        note_unbegun(state_folder(folder, invitation.name))
-        create_identity(keys, invitation.name, invitation.role, with_rsa=invitation.role is Role.PEER)
+        made = create_identity(keys, invitation.name, invitation.role, with_rsa=invitation.role is Role.PEER)
+        note_unbegun(state_folder(folder, invitation.name), made.public)
     if not (keys / PASSWORD_FILE).exists():
         create_login(keys, invitation.name)
     replace_private_file(place.waiting_login / PASSWORD_FILE, invitation.password.reveal() + b"\n")

@@ -31,6 +31,7 @@ from veilsum.roles.learning.task import Task
 from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.log_format import LOG_FORMATS, LogFormat, MeasureWhen
 from veilsum.roles.monitor.measuring import Measuring, Turn
+from veilsum.roles.process.disk.launch_lock import require_no_run_aside
 from veilsum.roles.process.entropy import require_real_entropy, system_entropy
 from veilsum.roles.process.machines import holds_model
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from veilsum.roles.learning.first_model import Beginning
 
 STATE_FOLDER = "state"
-EARLIER_RUN_FOLDER = "earlier-run"
 """Where a launch keeps the run before until a fresh one has begun (roles/launch/earlier_run.py)."""
 _ROLES = (Role.SERVER, Role.CLIENT, Role.PEER)
 _PATHS = ("federation", "key", "state", "init", "record_view", "logs")
@@ -110,6 +110,8 @@ def enter_role(role: Role | str, options: RoleOptions) -> RoleContext:
     if role not in _ROLES:
         raise ParameterError([f"role {str(role)!r} is not one of {', '.join(_ROLES)}"])
     folder = options.federation if options.federation.is_dir() else options.federation.parent
+    if options.state is None:
+        require_no_run_aside(folder)
     key_folder = options.key or folder / KEYS_FOLDER / options.name
     loaded, identity = enter_as(options.federation, key_folder)
     if identity.name != options.name:

@@ -10,7 +10,8 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.roles.config.spelling import which_then
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
-from veilsum.roles.process.context import EARLIER_RUN_FOLDER, state_folder
+from veilsum.roles.process.context import state_folder
+from veilsum.roles.process.disk.launch_lock import EARLIER_RUN_FOLDER, aside_refusal
 from veilsum.roles.process.persistent_state import PersistentState
 
 
@@ -39,14 +40,8 @@ def _held_state(loaded: LoadedFederation, name: str, state: Path | None) -> tupl
     names = (SERVER, *loaded.roster.participants)
     if name not in names:
         raise ParameterError([f"{name} is not on the roster: {which_then(name, names)}"])
-    aside = loaded.folder / EARLIER_RUN_FOLDER
-    if state is None and aside.exists():
-        raise ParameterError(
-            [
-                f"{aside} holds a run that a fresh one has not replaced yet: if no launch is at work there, veilsum "
-                f"launch {loaded.folder} puts it back and starts nothing"
-            ]
-        )
+    if state is None and (loaded.folder / EARLIER_RUN_FOLDER).exists():
+        raise ParameterError([aside_refusal(loaded.folder)])
     folder = state or state_folder(loaded.folder, name)
     try:
         return folder, StateFolder(folder, PartyId(name), loaded.config.agreed_digest).load().state

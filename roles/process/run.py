@@ -156,7 +156,11 @@ def _saved_state(
     """What the party has on disk; None where it begins, or where others will give it all that it needs."""
     options = context.options
     if not checkpoints.exists() or options.fresh:
-        if options.resume and context.name != SERVER and not is_unbegun(checkpoints.folder):
+        if (
+            options.resume
+            and context.name != SERVER
+            and not is_unbegun(checkpoints.folder, context.identity.public)
+        ):
             advice = nothing_to_resume(context.name, scheme, context.loaded.folder)
             log.say("warning", text=f"{checkpoints.folder}: {advice}")
         return None

@@ -57,7 +57,7 @@ class PerturbedServer(AttemptMachine):
         {
             (_P.PERTURBING, "work"): (_P.COLLECTING, _P.CLOSED),
             (_P.COLLECTING, SoftmaxRequest): (_P.COLLECTING,),
-            (_P.COLLECTING, PerturbedTerms): (_P.COLLECTING, _P.RECOVERING),
+            (_P.COLLECTING, PerturbedTerms): (_P.COLLECTING, _P.RECOVERING, _P.CLOSED),
             (_P.COLLECTING, "work"): (_P.CLOSED,),
             (_P.COLLECTING, "deadline"): (_P.RECOVERING, _P.CLOSED),
             (_P.COLLECTING, "loss"): (_P.RECOVERING, _P.CLOSED),

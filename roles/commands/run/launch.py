@@ -24,8 +24,7 @@ exit codes:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,38 +95,31 @@ def run(args: argparse.Namespace) -> int:
 def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
     import asyncio
 
+    from veilsum.roles.federation.folder import load_federation
     from veilsum.roles.launch.display import LiveView, describe, figures_of
     from veilsum.roles.launch.earlier_run import EarlierRun
     from veilsum.roles.launch.processes import Launch
 
-    earlier = EarlierRun(args.folder)
-    loaded, data = _prepare(args, earlier)
-    with _kept_until_begun(earlier), LiveView(loaded.config) as view:
-        loaded = _make_room(args, loaded, earlier)
-        views = _views_folder(args.record_views)
+    folder = load_federation(args.folder).folder
+    with EarlierRun(folder) as earlier:
+        loaded, data = _prepare(args)
+        with LiveView(loaded.config) as view:
+            loaded = _make_room(args, loaded, earlier)
 
-        def hear(fact: Mapping[str, Any]) -> None:
-            if fact.get("fact") == "round_began" and fact.get("party") == SERVER:
-                earlier.forget()
-            view.on_fact(fact)
+            def hear(fact: Mapping[str, Any]) -> None:
+                if fact.get("fact") == "round_began" and fact.get("party") == SERVER:
+                    earlier.forget()
+                view.on_fact(fact)
 
-        again = ["--resume"] if args.resume else []
-        launch = Launch(loaded, [*data, *again], args.init, views, hear, args.allow_missing, args.fresh_for)
-        outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
+            views, again = _views_folder(args.record_views), ["--resume"] if args.resume else []
+            launch = Launch(
+                loaded, [*data, *again], args.init, views, hear, args.allow_missing, args.fresh_for
+            )
+            outcome, sha256, metrics = asyncio.run(_run(launch, data, nursery))
         kept = earlier.is_aside
     figures = figures_of(outcome, sha256, metrics)
     publish(describe(outcome, figures, kept=kept), figures, args.json)
     return outcome.exit_code
-
-
-@contextmanager
-def _kept_until_begun(earlier: EarlierRun) -> Iterator[None]:
-    """Whatever happens before the first round of a fresh run, the run before is there afterwards."""
-    try:
-        yield
-    finally:
-        if earlier.is_aside:
-            earlier.put_back()
 
 
 async def _run(
@@ -138,13 +130,12 @@ async def _run(
         return outcome, *await _result(outcome, data, nursery)
 
 
-def _prepare(args: argparse.Namespace, earlier: EarlierRun) -> tuple[LoadedFederation, list[str]]:
+def _prepare(args: argparse.Namespace) -> tuple[LoadedFederation, list[str]]:
     """The federation as its server has it, ready to start, and the words for data."""
     from veilsum.roles.federation.folder import load_federation, require_complete
     from veilsum.roles.process.context import enter_as
 
     loaded = load_federation(args.folder)
-    earlier.tidy()
     require_complete(loaded)
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()

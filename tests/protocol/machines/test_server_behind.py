@@ -30,12 +30,19 @@ TIMING = Timing(opening_s=10, phase_s=20, training_s=20, patience_s=60)
 PARTIES = 5
 
 
-def set_back(scheme: str, *, at: int, behind: Sequence[str] = (), unaware: Sequence[str] = ()) -> Table:
+def set_back(
+    scheme: str,
+    *,
+    at: int,
+    behind: Sequence[str] = (),
+    unaware: Sequence[str] = (),
+    parties: int = PARTIES,
+) -> Table:
     """A server with an older folder than its parties, which have two rounds, or with an empty one; all are stopped.
 
     Those `behind` have older folders, too; those `unaware` did not hear the end of the last round.
     """
-    table = lying_table(scheme, PARTIES, rounds=5, timing=TIMING, min_parties=3)
+    table = lying_table(scheme, parties, rounds=5, timing=TIMING, min_parties=3)
     table.tamper = lambda flight: None if missed(flight, unaware) else flight.message
     aware = [name for name in table.participants if name not in unaware]
     older = {name: PersistentState(0, table.federation.initial_model) for name in (SERVER, *behind)}
@@ -111,6 +118,21 @@ def test_one_party_that_claims_rounds_that_never_were_ends_no_run_that_the_other
     check_invariants(table)
     for name in (SERVER, "p1", "p2", "p3", "p4"):
         assert isinstance(told(table, name).ending, RunFinished), name
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_one_party_that_everyone_is_needed_with_gets_no_server_named_by_rounds_that_never_were(
+    scheme: str,
+) -> None:
+    """The run cannot go on without it, as if it stayed away; but the others are not told to give up what they have."""
+    table = set_back(scheme, at=2, parties=3)
+    table.disks[PartyId("p0")].rounds_done = 1000
+    restart(table)
+    for name in (SERVER, "p1", "p2"):
+        ending = told(table, name).ending
+        assert isinstance(ending, RunFailed), name
+        assert ending.reason is not AbortReason.SERVER_BEHIND
+        assert ending.culprit != SERVER
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -354,7 +354,8 @@ def test_a_party_goes_on_unless_it_is_told_that_its_state_was_lost(
 ) -> None:
     path, folder = Path(shutil.copy(invited(fed), tmp_path / "alice.invite")), tmp_path / "alice"
     enrol(fed, fed / "organiser", [answer(path, folder)], None)
-    assert is_unbegun(folder / "state" / "alice")
+    keys = load_identity(folder / "keys" / "alice")
+    assert is_unbegun(folder / "state" / "alice", keys.public)
     asked = []
 
     def run_role(_: Role, options: RoleOptions) -> int:

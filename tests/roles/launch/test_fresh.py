@@ -13,14 +13,18 @@ from tests.support.brokers.broker import needs_mosquitto
 from tests.support.federations import make_federation
 from tests.support.launches import require_nothing_left, run_veilsum
 from tests.support.refusals import refusal, require_mentions
+from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import ParameterError
+from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.federation.enrolment import begin_anew
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, read_roster
 from veilsum.roles.launch.earlier_run import FORGOTTEN, EarlierRun
 from veilsum.roles.monitor.history import RunHistory, RunState
 from veilsum.roles.monitor.log_tail import LogTail
-from veilsum.roles.process.context import EARLIER_RUN_FOLDER
+from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
+from veilsum.roles.process.context import RoleOptions, enter_role
+from veilsum.roles.process.disk.launch_lock import EARLIER_RUN_FOLDER
 from veilsum.roles.process.held_model import held_model
 
 
@@ -90,23 +94,13 @@ class Killed(BaseException):
 
 def begin_and_fail(loaded: LoadedFederation) -> None:
     """Set the run aside, leave marks of another one, and put it back."""
-    earlier = EarlierRun(loaded.folder)
-    try:
-        _begin_and_fail(loaded, earlier)
-    except Killed:
-        earlier.let_go()
-        raise
-
-
-def _begin_and_fail(loaded: LoadedFederation, earlier: EarlierRun) -> None:
-    earlier.tidy()
-    earlier.set_aside(loaded)
-    if loaded.roster.anchor is not None:
-        begin_anew(loaded.folder, loaded.folder / "organiser", None)
-    for name in ("state/p1/mark", "logs/p1.log"):
-        (loaded.folder / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (loaded.folder / name).write_text("new")
-    earlier.put_back()
+    with EarlierRun(loaded.folder) as earlier:
+        earlier.set_aside(loaded)
+        if loaded.roster.anchor is not None:
+            begin_anew(loaded.folder, loaded.folder / "organiser", None)
+        for name in ("state/p1/mark", "logs/p1.log"):
+            (loaded.folder / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (loaded.folder / name).write_text("new")
 
 
 @pytest.mark.parametrize("scheme", ["plain", "masked"])
@@ -137,7 +131,8 @@ def test_a_launch_killed_at_any_step_of_setting_aside_and_putting_back_loses_not
                 done = True
             except Killed:
                 done = False
-        EarlierRun(loaded.folder).tidy()
+        with EarlierRun(loaded.folder):
+            pass
         assert (loaded.folder / "state/p1/mark").read_text() == "old", die_at
         assert (loaded.folder / "logs/p1.log").read_text() == "old", die_at
         assert read_roster(loaded.folder / ROSTER_FILE).roster.anchor == anchor
@@ -152,14 +147,52 @@ def test_a_run_is_set_aside_for_one_launch_at_a_time_unread_meanwhile_and_gone_o
     tmp_path: Path,
 ) -> None:
     loaded = with_a_run(tmp_path / "fed", "plain")
-    one, other = EarlierRun(loaded.folder), EarlierRun(loaded.folder)
-    one.set_aside(loaded)
-    with refusal(ParameterError, "launch", str(loaded.folder)):
-        other.tidy()
-    with refusal(ParameterError, "launch", str(loaded.folder)):
-        held_model(loaded, "server")
-    one.forget()
-    other.tidy()
+    with EarlierRun(loaded.folder) as one:
+        one.set_aside(loaded)
+        with refusal(ParameterError, "launch", str(loaded.folder)), EarlierRun(loaded.folder):
+            raise AssertionError("two at once")
+        with refusal(ParameterError, "launch", str(loaded.folder)):
+            held_model(loaded, "server")
+        one.forget()
+    with EarlierRun(loaded.folder):
+        pass
     assert not any(
         (loaded.folder / name).exists() for name in ("state", "logs", EARLIER_RUN_FOLDER, FORGOTTEN)
     )
+
+
+def test_a_launch_that_only_goes_on_keeps_others_out_too(tmp_path: Path) -> None:
+    """Else a fresh one would take the state away from under parties that have not moved in yet."""
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    with EarlierRun(loaded.folder):
+        refused = run_veilsum("launch", str(loaded.folder), "--fresh")
+    assert refused.returncode == 2
+    require_mentions(refused.stderr, "launch", loaded.folder)
+    assert (loaded.folder / "state/p1/mark").read_text() == "old"
+
+
+def test_who_starts_by_itself_does_not_begin_while_a_run_lies_aside_and_who_is_launched_does(
+    tmp_path: Path,
+) -> None:
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    with EarlierRun(loaded.folder) as killed:
+        killed.set_aside(loaded)
+        enter_role(Role.CLIENT, RoleOptions(loaded.folder, "p1"))
+        killed.is_aside = False
+    with refusal(ParameterError, "launch", loaded.folder, EARLIER_RUN_FOLDER):
+        enter_role(Role.CLIENT, RoleOptions(loaded.folder, "p1"))
+    enter_role(Role.CLIENT, RoleOptions(loaded.folder, "p1", state=tmp_path / "elsewhere"))
+
+
+def test_a_state_that_a_process_lives_in_is_not_removed_for_the_one_before(tmp_path: Path) -> None:
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    with EarlierRun(loaded.folder) as killed:
+        killed.set_aside(loaded)
+        killed.is_aside = False
+    living = StateFolder(loaded.folder / "state" / "p1", PartyId("p1"), b"")
+    living.acquire()
+    with refusal(CheckpointError, "p1"), EarlierRun(loaded.folder):
+        raise AssertionError("put back over a process")
+    living.release()
+    with EarlierRun(loaded.folder):
+        assert (loaded.folder / "state/p1/mark").read_text() == "old"

@@ -299,7 +299,7 @@ def test_a_party_that_never_took_part_begins_without_a_warning_and_is_warned_onc
     role = make_process(tmp_path / "fed", said)
     context = replace(role.context, options=replace(role.context.options, resume=True))
     folder, copy = role.checkpoints.folder, tmp_path / "copy"
-    note_unbegun(folder)
+    note_unbegun(folder, role.context.identity.public)
     shutil.copytree(folder, copy)
 
     def warned() -> bool:
@@ -313,6 +313,8 @@ def test_a_party_that_never_took_part_begins_without_a_warning_and_is_warned_onc
     shutil.rmtree(folder)
     assert warned()
     shutil.copytree(copy, folder)
+    assert warned()
+    note_unbegun(folder, enter_role(Role.CLIENT, RoleOptions(tmp_path / "fed", "p2")).identity.public)
     assert warned()
 
 
