@@ -100,8 +100,9 @@ def _launch(args: argparse.Namespace, nursery: Nursery) -> int:
     from veilsum.roles.launch.earlier_run import EarlierRun
     from veilsum.roles.launch.processes import Launch
 
-    folder = load_federation(args.folder).folder
-    with EarlierRun(folder) as earlier:
+    found = load_federation(args.folder)
+    _require_parties_that_resume(args, found.roster.participants)
+    with EarlierRun(found.folder) as earlier:
         loaded, data = _prepare(args)
         with LiveView(loaded.config) as view:
             loaded = _make_room(args, loaded, earlier)
@@ -139,7 +140,6 @@ def _prepare(args: argparse.Namespace) -> tuple[LoadedFederation, list[str]]:
     require_complete(loaded)
     loaded, _ = enter_as(args.folder, loaded.key_folder(SERVER))
     loaded.config.require_workable()
-    _require_parties_that_resume(args, loaded.roster.participants)
     data = _data_arguments(loaded, args.data)
     if not (args.resume or args.fresh):
         _require_no_earlier_run(args.folder)
