@@ -10,8 +10,8 @@ The party comes back by itself.
 
 amqtt asks for a password when a client connects, and never again. So what a client may do goes by the line of the
 password file that it came in by: when its login has another line, or none, everything is refused to it, also what it
-subscribed to before, and it is disconnected within a second. A thief of an invitation who waits for the enrolment has
-nothing of it.
+subscribed to before, and it is disconnected within a second, or when its keep-alive ends if another client has come in
+under its identifier meanwhile. A thief of an invitation who waits for the enrolment has nothing of it.
 """
 
 from __future__ import annotations
@@ -62,12 +62,14 @@ class PasswordFilePlugin(BaseAuthPlugin):  # type: ignore[misc]  # amqtt is unty
         folder, user = Path(self.config.folder), session.username or ""
         vars(session).pop(_CAME_IN_BY, None)
         line = read_password_file(folder).get(user)
-        if line is None or not password_matches(line, session.password or ""):
-            return False
-        vars(session)[_CAME_IN_BY] = (user, line)
+        let_in = line is not None and password_matches(line, session.password or "")
+        if let_in:
+            vars(session)[_CAME_IN_BY] = (user, line)
+        # amqtt writes the will of whoever asks for an identifier into the session that has it, before it asks for the
+        # password, and publishes it when it takes the session over, whatever the access list says.
         if session.will_flag and not may(folder, session, session.will_topic, Action.PUBLISH):
-            session.will_flag = False  # amqtt would publish it whatever the access list says.
-        return True
+            session.will_flag = False
+        return let_in
 
 
 class AccessListPlugin(BaseTopicPlugin):  # type: ignore[misc]  # amqtt is untyped

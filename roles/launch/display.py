@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -79,8 +80,10 @@ class LiveView:
             if text in self._warned:
                 return
             self._warned.add(text)
-        self._stream.write(printable(f"{party}: {text}") + "\n")
-        self._stream.flush()
+        # Whoever looked on may have gone, or the disk behind may be full: the run does not end over that.
+        with contextlib.suppress(OSError):
+            self._stream.write(printable(f"{party}: {text}") + "\n")
+            self._stream.flush()
 
     def _table(self) -> Any:
         from rich.table import Table as LiveTable

@@ -8,7 +8,8 @@
 Nothing is copied back over what still counts: `state` is moved last when it is set aside, and last when it is put back,
 so whoever is killed on the way leaves one of both runs whole, and the next launch knows from what lies there which. A
 run has begun with its first round; from then on it is the one that counts, and the folder is renamed before it is
-removed. What a start that came to nothing had to say is kept in FOLDER/logs/not-begun.
+removed. A launch that heard nothing of that, killed or stopped at the wrong moment, is told by the checkpoints: with a
+round in one of them the fresh run counts. What a start that came to nothing had to say is in FOLDER/logs/not-begun.
 
 Without the lock a second launch could take the state away from under processes that are about to move in. Processes
 that are started one by one refuse to begin while a run lies aside (roles/process/disk/launch_lock.py), and whoever
@@ -84,17 +85,25 @@ class EarlierRun:
         try:
             if self._logs.exists():
                 self._logs.rename(self._aside / LOGS_FOLDER)
+            else:
+                (self._aside / LOGS_FOLDER).mkdir(mode=0o700)
             self._state.rename(self._aside / STATE_FOLDER)
         except OSError as error:
             self._put_back()
             raise ParameterError(
-                [f"{self._state} cannot be set aside for a fresh run ({error.strerror}): empty it yourself"]
+                [
+                    f"{self._state} cannot be set aside for a fresh run ({error.strerror}): move what it holds to "
+                    "another place yourself"
+                ]
             ) from error
 
     def _put_back(self) -> None:
-        """The fresh run has not begun: all is as it was, but for what the start had to say."""
+        """All is as it was, but for what the start had to say; unless the fresh run has begun after all."""
         if (self._aside / STATE_FOLDER).exists():
             self._require_nobody_there()
+            if any(one.most_rounds_told() > 0 for one in self._folders()):
+                self._remove()
+                return
             if (self._aside / ROSTER_FILE).exists():
                 go_back_to_chain(self.federation, self.federation / ORGANISER_FOLDER, self._aside)
             self._put_logs_back()
@@ -132,11 +141,13 @@ class EarlierRun:
 
     def _require_nobody_there(self) -> None:
         """Refuse to move or remove a state that a process lives in."""
-        for folder in self._state.iterdir() if self._state.exists() else ():
-            if folder.is_dir():
-                one = StateFolder(folder, PartyId(folder.name), b"")
-                one.acquire()
-                one.release()
+        for one in self._folders():
+            one.acquire()
+            one.release()
+
+    def _folders(self) -> list[StateFolder]:
+        folders = self._state.iterdir() if self._state.exists() else ()
+        return [StateFolder(one, PartyId(one.name), b"") for one in folders if one.is_dir()]
 
     def _remove(self) -> None:
         """Renamed first: a folder that is half removed must not be taken for one to put back."""

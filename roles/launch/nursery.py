@@ -84,10 +84,9 @@ class Nursery:
         self._answers: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         self._listening: asyncio.Task[None] | None = None
         self._outputs: Sequence[asyncio.StreamReader] = ()
-        self._awaited = 0
+        self._unanswered = preloading
         if preloading:
             self._send({"load": ROLES})
-            self._awaited = 1
 
     @property
     def pid(self) -> int:
@@ -127,8 +126,7 @@ class Nursery:
         """Have it import what a stage needs, before those who need it are forked."""
         if self._preloading:
             async with self._asking:
-                self._send({"load": stage})
-                await self._answer()
+                await self._ask({"load": stage})
 
     async def fork(self, words: Sequence[str]) -> Forked:
         """A process that runs the `veilsum` command with these words."""
@@ -136,11 +134,10 @@ class Nursery:
         async with self._asking:
             self._outputs = [await _reader(end) for end in reading]
             try:
-                self._send({"fork": list(words)}, writing)
+                answer = await self._ask({"fork": list(words)}, writing)
             finally:
                 for end in writing:
                     os.close(end)
-            answer = await self._answer()
             if "refused" in answer:
                 raise LocalProtocolError(f"{answer['refused']}: veilsum launch --no-preload does without")
             return self._children[answer["forked"]]
@@ -151,13 +148,19 @@ class Nursery:
         except ConnectionError as error:
             raise NurseryLost from error
 
+    async def _ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> Mapping[str, Any]:
+        """The answer to a request, sent once the one before is answered: two in the socket would be read as one."""
+        if self._unanswered:
+            await self._answer()
+        self._unanswered = True
+        self._send(request, pipes)
+        answer = await self._answer()
+        self._unanswered = False
+        return answer
+
     async def _answer(self) -> Mapping[str, Any]:
-        """The answer to the last request, after those to requests that nobody waited for."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                for _ in range(self._awaited):
-                    await self._answers.get()
-                self._awaited = 0
                 answer = await self._answers.get()
         except TimeoutError:
             raise LocalProtocolError(

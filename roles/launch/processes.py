@@ -54,6 +54,8 @@ class Launch:
         self._broker: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._stopped = False
+        self._unheard: BaseException | None = None
+        """What ended the reading of a process, which is then judged by no more than half of what it says."""
 
     async def run(self, nursery: Nursery | None = None) -> Outcome:
         """Until the server has ended and the parties, too, or we are interrupted; then none of them is left running.
@@ -84,6 +86,8 @@ class Launch:
                 unfinished = SERVER not in self._children or self._children[SERVER].code is None
                 interrupted = self._stopped and unfinished
                 await self._stop_all()
+        if self._unheard is not None:
+            raise self._unheard
         wall_s = monotonic() - started
         return Outcome(self.loaded, self._children, wall_s, interrupted, refused, missing, nursery.lost)
 
@@ -212,6 +216,8 @@ class Launch:
         readers = [asyncio.create_task(keep_log(logs, name, process.stderr, lacking, take))]
         if name != BROKER:
             readers.append(asyncio.create_task(keep_log(logs, name, process.stdout, lacking)))
+        for reader in readers:
+            reader.add_done_callback(self._require_heard)
         watching = self._watching[name] = asyncio.create_task(child.watch(*readers))
         watching.add_done_callback(lambda _: self._news.set())
         return child
@@ -222,6 +228,12 @@ class Launch:
         if fact is not None:
             self._tell(fact)
             self._news.set()
+
+    def _require_heard(self, reader: asyncio.Task[None]) -> None:
+        """Stop where a process is not read to its end: it would wait at a full pipe, and we for what it said."""
+        if not reader.cancelled() and reader.exception() is not None:
+            self._unheard = self._unheard or reader.exception()
+            self._stop()
 
     def _tell(self, fact: Mapping[str, Any]) -> None:
         if self.on_fact is not None:

@@ -179,6 +179,14 @@ class StateFolder:
                 return chain is not None and anchor is not None and chain["chain"] != anchor.chain.hex()
         return False
 
+    def most_rounds_told(self) -> int:
+        """The most rounds that any readable checkpoint here tells of, made under whatever settings."""
+        told = [0]
+        for _, path in self._files():
+            with contextlib.suppress(DamagedFile):
+                told.append(_read_fields(path)["rounds_done"])
+        return max(told)
+
     def save(self, state: PersistentState) -> None:
         """Make the state durable; returns only when it is on disk."""
         serial = self._serial + 1

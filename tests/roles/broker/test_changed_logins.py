@@ -193,3 +193,16 @@ def test_a_last_will_that_the_access_list_does_not_allow_is_forgotten(
         session.will_flag, session.will_topic = True, topic
         assert asked(PasswordFilePlugin, fed, session=session)
         assert session.will_flag is kept
+
+
+@pytest.mark.parametrize("login", ["server", "nobody"])
+def test_whoever_is_not_let_in_leaves_no_last_will(
+    fed: LoadedFederation, session: Session, login: str
+) -> None:
+    """amqtt has written it into the session of the member whose identifier was asked for."""
+    topics = Topics(fed.federation_id)
+    assert asked(PasswordFilePlugin, fed, session=session)
+    session.username, session.password = topics.login(login), "wrong"
+    session.will_flag, session.will_topic = True, topics.gone("server")
+    assert not asked(PasswordFilePlugin, fed, session=session)
+    assert not session.will_flag

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 
 from tests.support.brokers.broker import needs_mosquitto
 from tests.support.federations import make_federation
-from tests.support.launches import require_nothing_left, run_veilsum
+from tests.support.launches import COMMAND, require_nothing_left, run_veilsum
 from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import ParameterError
@@ -19,13 +23,15 @@ from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.federation.enrolment import begin_anew
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, read_roster
-from veilsum.roles.launch.earlier_run import FORGOTTEN, EarlierRun
+from veilsum.roles.launch.earlier_run import FORGOTTEN, NOT_BEGUN, EarlierRun
+from veilsum.roles.launch.processes import Launch
 from veilsum.roles.monitor.history import RunHistory, RunState
 from veilsum.roles.monitor.log_tail import LogTail
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
 from veilsum.roles.process.context import RoleOptions, enter_role
 from veilsum.roles.process.disk.launch_lock import EARLIER_RUN_FOLDER
 from veilsum.roles.process.held_model import held_model
+from veilsum.roles.process.persistent_state import PersistentState
 
 
 def model_of(folder: Path) -> str:
@@ -196,3 +202,72 @@ def test_a_state_that_a_process_lives_in_is_not_removed_for_the_one_before(tmp_p
     living.release()
     with EarlierRun(loaded.folder):
         assert (loaded.folder / "state/p1/mark").read_text() == "old"
+
+
+@needs_mosquitto
+def test_a_fresh_run_counts_though_nobody_reads_what_its_launch_shows(tmp_path: Path) -> None:
+    """Its standard error leads nowhere: the run goes on, and is not thrown away for the one before."""
+    folder = make_federation(tmp_path / "fed", "plain", 3).folder
+    assert run_veilsum("launch", str(folder)).returncode == 0
+    settings = folder / "federation.toml"
+    settings.write_text(settings.read_text().replace("rounds = 2", "rounds = 3"))
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*COMMAND, "launch", str(folder), "--fresh"]
+    try:
+        shown = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=writing, text=True, timeout=120, check=False
+        )
+    finally:
+        os.close(writing)
+    assert shown.returncode == 0, shown.stdout
+    assert "as it was" not in shown.stdout
+    told = told_in(folder)
+    assert (told.state, len(told.committed())) == (RunState.FINISHED, 3)
+
+
+def fresh_over(loaded: LoadedFederation, rounds_done: int) -> None:
+    """A launch that is gone before it heard of a fresh run, whose party has come so far."""
+    with EarlierRun(loaded.folder) as killed:
+        killed.set_aside(loaded)
+        party = StateFolder(loaded.folder / "state" / "p2", PartyId("p2"), b"")
+        party.acquire()
+        party.save(PersistentState(rounds_done, None))
+        party.release()
+        killed.is_aside = False
+
+
+def test_a_run_with_a_round_on_disk_is_not_removed_for_the_one_before(tmp_path: Path) -> None:
+    """Whether its launch heard of that round or not: a fresh run without one gives way."""
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    fresh_over(loaded, 0)
+    with EarlierRun(loaded.folder):
+        assert (loaded.folder / "state/p1/mark").read_text() == "old"
+        assert not (loaded.folder / "state/p2").exists()
+    fresh_over(loaded, 1)
+    with EarlierRun(loaded.folder):
+        assert not (loaded.folder / "state/p1").exists()
+        assert any((loaded.folder / "state/p2").glob("checkpoint-*"))
+        assert not (loaded.folder / EARLIER_RUN_FOLDER).exists()
+
+
+def test_what_a_start_had_to_say_is_kept_apart_though_the_run_before_had_no_logs(tmp_path: Path) -> None:
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    shutil.rmtree(loaded.folder / "logs")
+    begin_and_fail(loaded)
+    assert [path.name for path in (loaded.folder / "logs").iterdir()] == [NOT_BEGUN]
+    assert (loaded.folder / "logs" / NOT_BEGUN / "p1.log").read_text() == "new"
+
+
+@needs_mosquitto
+def test_a_launch_that_cannot_take_in_what_is_said_stops_at_once_and_says_why(tmp_path: Path) -> None:
+    """It would judge the run by half of it, and wait for a word that was said."""
+
+    def fail(fact: Mapping[str, Any]) -> None:
+        if fact.get("fact") == "started":
+            raise ZeroDivisionError("nobody expected this")
+
+    loaded = make_federation(tmp_path / "fed", "plain", 3)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(asyncio.wait_for(Launch(loaded, on_fact=fail).run(), 60))
+    require_nothing_left(loaded.folder)

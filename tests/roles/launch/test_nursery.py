@@ -196,3 +196,18 @@ def test_a_child_runs_the_command_and_ends_with_its_exit_code() -> None:
     stdout, stderr, code = asyncio.run(run())
     assert (stdout, code) == (b"", 2)
     require_mentions(stderr.decode(), "plna", "plan")
+
+
+def test_a_nursery_that_is_slow_to_begin_reads_one_request_at_a_time() -> None:
+    """Asked to fork before it has read what it is to import, it answers both."""
+
+    async def run() -> int:
+        async with Nursery() as slow:
+            os.kill(slow.pid, signal.SIGSTOP)
+            asking = asyncio.create_task(slow.fork(["--version"]))
+            await asyncio.sleep(0.1)
+            os.kill(slow.pid, signal.SIGCONT)
+            child = await asking
+            return await child.wait()
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == 0
