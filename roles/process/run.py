@@ -109,7 +109,8 @@ def run_role(role: Role | str, options: RoleOptions, open_transport: TransportFa
 def _run(
     context: RoleContext, checkpoints: StateFolder, log: RoleLog, open_transport: TransportFactory
 ) -> int:
-    learner = None if context.name == SERVER else make_party_learner(context, checkpoints.folder)
+    another = checkpoints.knows_other_chain_than(context.loaded.roster)
+    learner = None if context.name == SERVER else make_party_learner(context, checkpoints.folder, another)
     scheme = context.loaded.config.load_scheme()
     state = _saved_state(context, checkpoints, scheme, log) or PersistentState(0, None)
     first = state.model if state.model is not None else initial_model(context, learner)
@@ -128,7 +129,7 @@ def _run(
     warnings = (
         *starting_warnings(scheme, rules.parameters),
         *equipment_notes(equipment),
-        *starting_notes(context, learner),
+        *starting_notes(context, learner, first),
     )
     for text in warnings:
         log.say("warning", text=text)
