@@ -150,6 +150,6 @@ def test_a_list_is_signed_that_was_there_before_or_shares_nobody_with_one(names:
 
 @pytest.mark.parametrize(("names", "others"), [("abcd", "a"), ("bc", "d"), ("ab", "a, c, d")])
 def test_a_list_that_shares_some_with_another_is_not_signed(names: str, others: str) -> None:
-    with pytest.raises(Rejection, match=f"differs by {others}$") as refused:
+    with pytest.raises(Rejection, match=f"list of attempt 2 that differs by {others}$") as refused:
         require_permitted(cohort(names), [said("a"), said("b", "bcd", "bcd")], all_members(1))
     assert refused.value.reason is AbortReason.DIFFERENCING

@@ -78,7 +78,7 @@ def test_fresh_biases_leave_nothing_in_the_difference_of_two_rounds(played: Stag
     view = stage.view("server")
     found = ReusedSeeds().change(view)
     assert np.abs(found).max() > 1e4
-    with pytest.raises(AttackDoesNotFit, match="play more rounds"):
+    with pytest.raises(AttackDoesNotFit, match="rounds 1 and 2: play more rounds"):
         ReusedSeeds().change(played("ampc").view("server"))
 
 
