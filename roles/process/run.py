@@ -157,11 +157,8 @@ def _saved_state(
     """What the party has on disk; None where it begins, or where others will give it all that it needs."""
     options = context.options
     if not checkpoints.exists() or options.fresh:
-        if (
-            options.resume
-            and context.name != SERVER
-            and not is_unbegun(checkpoints.folder, context.identity.public)
-        ):
+        unbegun = is_unbegun(checkpoints.folder, context.identity.public)
+        if options.resume and context.name != SERVER and not unbegun:
             advice = nothing_to_resume(context.name, scheme, context.loaded.folder)
             log.say("warning", text=f"{checkpoints.folder}: {advice}")
         return None
@@ -328,7 +325,8 @@ class RoleProcess:
                     self.log,
                 )
                 await quorum.wait(transport, timing.patience_s)
-            return await take_part(driver, self.rules.rounds, context.options.stay_s)
+            federation, stay_s = context.loaded.federation_id, context.options.stay_s
+            return await take_part(driver, transport, self.rules, federation, stay_s)
         finally:
             telling.cancel()
             await asyncio.wait([telling])
