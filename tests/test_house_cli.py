@@ -104,6 +104,15 @@ def test_python_dash_m_is_the_same_command() -> None:
     assert done.stdout == f"veilsum {__version__}\n"
 
 
+def test_python_dash_m_beside_a_clone_is_the_same_command(tmp_path: Path) -> None:
+    """A folder of that name without `__init__.py`, and folders in it named as rooms of ours, are not the package."""
+    (tmp_path / "veilsum" / "veilsum").mkdir(parents=True)
+    (tmp_path / "veilsum" / "roles").mkdir()
+    command = [sys.executable, "-m", "veilsum", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"veilsum {__version__}\n", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

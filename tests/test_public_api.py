@@ -21,7 +21,10 @@ from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol import schemes
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.schemes import find_scheme
+from veilsum.protocol.wire import codec, envelope, messages
+from veilsum.roles.config import settings
 from veilsum.roles.launch.outcome import Outcome
+from veilsum.roles.learning import models
 from veilsum.roles.learning.datasets.synthetic import synthetic_regression
 from veilsum.roles.learning.task import TaskOptions
 from veilsum.simulations import testing
@@ -33,9 +36,23 @@ QUICK = veilsum.FederationConfig(scheme="masked", parties=("ann", "bob", "eve"),
 
 
 EXPORTS = [(home, name) for home in (veilsum, testing, schemes) for name in home.__all__]
+ALL_EXPORTS = [
+    *EXPORTS,
+    *((home, name) for home in (codec, envelope, messages, settings, models) for name in home.__all__),
+]
 
 
-@pytest.mark.parametrize(("home", "name"), EXPORTS, ids=lambda one: str(getattr(one, "__name__", one)))
+def test_no_module_that_exports_names_is_passed_over() -> None:
+    root = Path(veilsum.__file__).parents[1]
+    rooms = (
+        "veilsum/__init__.py",
+        *(f"{room}/**/*.py" for room in ("protocol", "roles", "simulations", "transport")),
+    )
+    found = {path for room in rooms for path in root.glob(room) if "\n__all__ = " in path.read_text()}
+    assert found == {Path(home.__file__ or "").resolve() for home, _ in ALL_EXPORTS}
+
+
+@pytest.mark.parametrize(("home", "name"), ALL_EXPORTS, ids=lambda one: str(getattr(one, "__name__", one)))
 def test_every_exported_name_has_a_docstring_of_its_own(home: ModuleType, name: str) -> None:
     exported = getattr(home, name)
     if not inspect.isclass(exported) and not inspect.isfunction(exported):
@@ -64,7 +81,7 @@ def public_methods(exported: type) -> Iterator[tuple[str, object]]:
             )
 
 
-@pytest.mark.parametrize(("home", "name"), EXPORTS, ids=lambda one: str(getattr(one, "__name__", one)))
+@pytest.mark.parametrize(("home", "name"), ALL_EXPORTS, ids=lambda one: str(getattr(one, "__name__", one)))
 def test_every_public_method_of_an_exported_class_says_what_it_does_itself_or_in_a_base(
     home: ModuleType, name: str
 ) -> None:

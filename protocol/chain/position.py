@@ -36,7 +36,7 @@ from typing import TypeAlias
 
 from veilsum.protocol.agreed.threat import agreement_threshold
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_number
 from veilsum.protocol.wire.messages import Stamp
 
 Cohort: TypeAlias = frozenset[PartyId]
@@ -186,7 +186,7 @@ def require_permitted(cohort: Cohort, statements: Collection[PositionStatement],
             common, others = sorted(cohort & earlier), sorted(cohort ^ earlier)
             raise Rejection(
                 AbortReason.DIFFERENCING,
-                f"{', '.join(common[:10])} stood in a list of attempt {stamp.attempt} that differs by "
+                f"{', '.join(common[:10])} stood in a list of attempt {shown_number(stamp.attempt)} that differs by "
                 f"{', '.join(others[:10])}",
             )
 

@@ -45,7 +45,7 @@ from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.wire.messages import Stamp
 
 _LONGEST_DETAIL = 1000
-_LONGEST_REASON = 200
+_LONGEST_REASON = 400
 _MOST_REASONS = 3
 _PATIENT_OPENINGS = 3
 HOPELESS = frozenset({AbortReason.POSITION_LOST, AbortReason.SERVER_BEHIND})

@@ -53,4 +53,5 @@ class InvalidField(EncodingError):
         super().__init__(f"{path}: {problem}" if path else problem)
 
     def inside(self, outer: str) -> InvalidField:
+        """The same, where the field is part of a value at `outer`."""
         return InvalidField(self.defect, self.problem, outer + self.path)

@@ -66,6 +66,7 @@ class Body:
 
     @classmethod
     def of(cls, message: Message, limits: Limits = DEFAULT_LIMITS) -> Body:
+        """The body of a message; one beyond the limits is our caller's mistake."""
         return cls(encode_message(message, limits))
 
     def __len__(self) -> int:
@@ -73,6 +74,7 @@ class Body:
 
     @functools.cached_property
     def digest(self) -> bytes:
+        """SHA-256 of all buffers, one after the other."""
         running = hashlib.sha256()
         for buffer in self.buffers:
             running.update(buffer)
@@ -116,6 +118,7 @@ class Expectation:
 
 
 def sign_envelope(header: Header, body: Body, signing_key: SigningKey) -> Envelope:
+    """The envelope of a header and a body, with its sender's signature over the digest of both."""
     unsigned = Envelope(header, body, bytes(SIGNATURE_BYTES))
     return Envelope(header, body, signing_key.sign(SIGNATURE_DOMAIN, unsigned.digest))
 

@@ -55,6 +55,8 @@ Name = Annotated[str, MaxLength(MAX_NAME_BYTES)]
 @record
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
+    """What stands before a body in the clear: what is carried, of which attempt, from whom to whom, agreed on what."""
+
     version: Annotated[int, AtMost(0xFFFF)] = PROTOCOL_VERSION
     suite: Annotated[int, AtMost(0xFFFF)] = SUITE
     kind: Name
@@ -98,6 +100,7 @@ class Header:
         )
 
     def require_consistent(self) -> None:
+        """Refuse kinds and phases that are no names, and a message to its own sender."""
         for name in (self.kind, self.phase):
             if not is_name(name):
                 raise ValueError(f"{name!r} is not words of a-z, 0-9 joined by '.' or '-'")
@@ -105,9 +108,11 @@ class Header:
             raise ValueError(f"{self.sender!r} is both sender and receiver")
 
     def stamp(self) -> Stamp:
+        """The attempt and the model that the message belongs to, as the message itself must say."""
         return Stamp(self.session, self.round, self.attempt, self.model_hash)
 
     def encode(self) -> bytes:
+        """The bytes that travel, which decode_header reads."""
         parts = [_PREAMBLE.pack(MAGIC, self.version, self.suite)]
         parts.append(_COUNTERS.pack(self.round, self.attempt, self.sequence))
         for name in _PARTS:

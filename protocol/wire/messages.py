@@ -131,10 +131,12 @@ def _identity(cls: type) -> tuple[str, str]:
 
 
 def is_name(text: str) -> bool:
+    """Whether a text can name a kind of message, or a phase, on the wire."""
     return len(text) <= MAX_NAME_BYTES and _NAME.fullmatch(text) is not None
 
 
 def message_class(kind: str) -> type[Message]:
+    """The class of a kind that was read from the wire; an unknown kind is a defect of what was read."""
     try:
         return _classes[kind]
     except KeyError:
@@ -142,6 +144,7 @@ def message_class(kind: str) -> type[Message]:
 
 
 def kind_of(message_or_class: Message | type[Message]) -> str:
+    """The name on the wire of a message, or of a class of messages, that is registered."""
     cls = message_or_class if isinstance(message_or_class, type) else type(message_or_class)
     try:
         return _kinds[cls]
@@ -150,9 +153,11 @@ def kind_of(message_or_class: Message | type[Message]) -> str:
 
 
 def message_schema(cls: type[Message]) -> Schema:
+    """How the fields of a registered class of messages are encoded and checked."""
     kind_of(cls)
     return _schemas[cls]
 
 
 def registered_messages() -> Mapping[str, type[Message]]:
+    """Every class of messages by its kind, as far as their modules are imported; it cannot be changed."""
     return MappingProxyType(_classes)

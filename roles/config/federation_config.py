@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilsum.protocol.errors import ParameterError
+from veilsum.roles.config.data_folders import OWN_SPLIT
 from veilsum.roles.config.setting import ALL_SAMPLES
 from veilsum.roles.config.spelling import did_you_mean, named_fields
 from veilsum.roles.config.user_code import CodeAccess
@@ -127,8 +128,15 @@ class FederationConfig(FederationValues):
 
     def require_data(self) -> None:
         """Refuse, where all parties are on this machine, data folders that do not fit them or the split."""
+        self.require_split()
         if not self.task_is_numbers:
             self.data_folders.require_fitting(self.parties, self.split)
+
+    def require_split(self) -> None:
+        """Refuse folders of the parties' own where the task has no data."""
+        if self.task_is_numbers and self.split == OWN_SPLIT:
+            said = f"split {OWN_SPLIT} means that every party has a data folder of its own, and task {self.task} reads"
+            raise ParameterError([f"{said} no data: leave split out"])
 
     def require_workable(self) -> None:
         """Refuse what cannot work whatever the model's dimension, with all problems together."""

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 MODEL_FILE = "first-model.safetensors"
 """The model itself: in the key folder of a party that stated it, and in the folder of the federation."""
 _TENSOR = "model"
+_GET_ANOTHER = (
+    f"get the file {MODEL_FILE} of a party's key folder, or let the parties state it anew: "
+    "veilsum keys first-model"
+)
 
 
 def first_model_of(config: FederationConfig, file: Path, data: Path | None, init: Path | None) -> Model:
@@ -120,7 +124,7 @@ def write_model(path: Path, model: Model) -> None:
 
 
 class OtherModel(ParameterError):
-    """A file holds another model than the one that was stated."""
+    """A file holds another model than the one that was stated, or none that can be read."""
 
 
 def is_stated(model: Model, stated: FirstModel | AgreedModel) -> bool:
@@ -133,14 +137,12 @@ def read_stated_model(path: Path, stated: FirstModel | AgreedModel, by: str) -> 
     """The model in a file, if it is the one that was stated."""
     from veilsum.roles.learning.model_files import load_model
 
-    model = load_model(path)
+    try:
+        model = load_model(path)
+    except ParameterError as unreadable:
+        raise OtherModel([f"{problem}: {_GET_ANOTHER}" for problem in unreadable.problems]) from unreadable
     if not is_stated(model, stated):
-        raise OtherModel(
-            [
-                f"{path} holds another model than the one {by}: get the file {MODEL_FILE} of a party's key folder, "
-                "or let the parties state it anew: veilsum keys first-model"
-            ]
-        )
+        raise OtherModel([f"{path} holds another model than the one {by}: {_GET_ANOTHER}"])
     return model
 
 

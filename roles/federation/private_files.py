@@ -65,7 +65,7 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
     flush_folder(path.parent)
 
 
-def read_private_file(path: Path) -> bytes:
+def read_private_file(path: Path, largest: int = _LARGEST_FILE) -> bytes:
     """The content of a file that nobody but its owner can reach."""
     _require_closed_folder(path.parent)
     try:
@@ -78,11 +78,11 @@ def read_private_file(path: Path) -> bytes:
         if not stat.S_ISREG(mode):
             raise PrivateFileError(path, "is not a regular file", "correct the path")
         _require_closed_mode(path, mode, "600")
-        content = os.read(descriptor, _LARGEST_FILE + 1)
+        content = os.read(descriptor, largest + 1)
     finally:
         os.close(descriptor)
-    if len(content) > _LARGEST_FILE:
-        raise PrivateFileError(path, f"has more than {_LARGEST_FILE} bytes", "correct the path")
+    if len(content) > largest:
+        raise PrivateFileError(path, f"has more than {largest} bytes", "correct the path")
     return content
 
 

@@ -35,6 +35,9 @@ class Defended(Protocol):
     def notes(self, rounds: int) -> list[str]:
         """What the defence gives in figures after so many rounds, for people to read."""
 
+    def account(self) -> list[str]:
+        """What the updates made so far have spent, in figures, for people to read."""
+
 
 def make_learner(
     config: FederationConfig,

@@ -24,11 +24,14 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.launch.ourselves import our_python
 from veilsum.roles.learning.contract import FloatVector, Learner
 from veilsum.roles.learning.datasets.registry import load_task
+from veilsum.roles.learning.datasets.vectors import VectorsTask
 from veilsum.roles.learning.factory import make_observing_learner
-from veilsum.roles.learning.task import HoldsSamples
+from veilsum.roles.learning.task import HoldsSamples, Task
 
 MODULE = "veilsum.roles.learning.first_model"
 TIMEOUT_S = 600.0
+_NO_TASK, _NO_MODEL = 1, 2
+"""How the process ends that could not load the task, or loaded it and could not make its model."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,10 @@ def shapes_of(learner: Learner) -> tuple[tuple[int, ...], int]:
 
 def make_beginning(config: FederationConfig, data: Path | None) -> Beginning:
     """In this process; the same bytes at every party, whatever part of the data it holds."""
-    task = load_task(config.task, config.task_options(data), config.code)
+    return _beginning(config, load_task(config.task, config.task_options(data), config.code))
+
+
+def _beginning(config: FederationConfig, task: Task | VectorsTask) -> Beginning:
     learner = make_observing_learner(config, task, "cpu")
     return Beginning(learner.initial_model(), *shapes_of(learner))
 
@@ -63,12 +69,9 @@ def ask_for_beginning(config: FederationConfig, file: Path, data: Path | None) -
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603 - ourselves
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["no reason given"]
-            raise ParameterError(
-                [
-                    f"the first model cannot be made here: {said[-1]}; give the task's data with --data, or a model "
-                    "with --init FILE"
-                ]
-            )
+            advice = "; give the task's data with --data, or a model with --init FILE"
+            problem = f"the first model cannot be made here: {said[-1]}"
+            raise ParameterError([problem if done.returncode == _NO_MODEL else problem + advice])
         shape, outputs = json.loads(_shapes_file(target).read_text())
         return Beginning(np.fromfile(target, dtype="<f4"), tuple(shape), outputs)
 
@@ -84,12 +87,15 @@ def _shapes_file(target: Path) -> Path:
 
 def main(arguments: list[str]) -> int:
     file, target, signed, *data = arguments
+    failed = _NO_TASK
     try:
         config = FederationConfig.from_toml(file).trusting_code(json.loads(signed))
-        made = make_beginning(config, Path(data[0]) if data else None)
+        task = load_task(config.task, config.task_options(Path(data[0]) if data else None), config.code)
+        failed = _NO_MODEL
+        made = _beginning(config, task)
     except ProtocolError as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return failed
     np.ascontiguousarray(made.model, dtype="<f4").tofile(target)
     _shapes_file(Path(target)).write_text(json.dumps([made.input_shape, made.outputs]))
     return 0

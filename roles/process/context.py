@@ -152,8 +152,11 @@ def make_optimizer(context: RoleContext) -> StepOptimizer | None:
     return make_step_optimizer(context.load_task(), training, by_parties=scheme.has_chain)
 
 
-def make_party_learner(context: RoleContext, state: Path) -> Learner:
-    """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`."""
+def make_party_learner(context: RoleContext, state: Path, another_run: bool = False) -> Learner:
+    """The participant's own training; loads torch where the task needs it. A defence keeps its secrets in `state`.
+
+    `another_run` says that what lies there is of another chain of models.
+    """
     from veilsum.roles.learning.factory import make_learner
 
     config, options = context.loaded.config, context.options
@@ -171,7 +174,7 @@ def make_party_learner(context: RoleContext, state: Path) -> Learner:
         return learner
     from veilsum.roles.learning.defences.keeping import STATE_FILE, KeepingLearner
 
-    return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh)
+    return KeepingLearner(learner, state / STATE_FILE, fresh=options.fresh, another_run=another_run)
 
 
 def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) -> Measuring | None:
@@ -195,13 +198,16 @@ def make_measuring(context: RoleContext, learner: Learner | None, log: RoleLog) 
     return Measuring(learner, log, turn, config.tell_metric)
 
 
-def starting_notes(context: RoleContext, learner: Learner | None) -> Iterator[str]:
-    """What the defence leaves open, and what it gives this party in figures; a first model that was not taken."""
+def starting_notes(context: RoleContext, learner: Learner | None, first: Model | None) -> Iterator[str]:
+    """What the defence leaves open, and what it gives this party in figures; a first model that was not taken.
+
+    `first` is the model that the process begins or goes on with, if it has one.
+    """
     from veilsum.roles.learning.defences.keeping import KeepingLearner
     from veilsum.roles.learning.defences.parse import parse_defence
 
     loaded, config = context.loaded, context.loaded.config
-    if learner is None and context.options.init is None and (loaded.folder / MODEL_FILE).exists():
+    if first is None and learner is None and _asks_for_model(context) and _first_model_file(context).exists():
         try:
             servers_first_model(loaded.folder, config, loaded.signed)
         except OtherModel as problem:
@@ -225,16 +231,28 @@ def initial_model(context: RoleContext, learner: Learner | None) -> Model | None
     """
     options, loaded = context.options, context.loaded
     if learner is None and options.init is None:
-        scheme, file = loaded.config.load_scheme(), loaded.folder / MODEL_FILE
-        if not holds_model(scheme, context.name) or (scheme.has_chain and not file.exists()):
+        asks = _asks_for_model(context)
+        if not holds_model(loaded.config.load_scheme(), context.name):
+            return None
+        if asks and not _first_model_file(context).exists():
             return None
         try:
             return servers_first_model(loaded.folder, loaded.config, loaded.signed)
         except OtherModel:
-            if not scheme.has_chain:
+            if not asks:
                 raise
             return None
     return _given_or_made(options, None if learner is None else learner.initial_model())
+
+
+def _asks_for_model(context: RoleContext) -> bool:
+    """Whether this server holds the model, and is given the signed one by the parties where it has none."""
+    scheme = context.loaded.config.load_scheme()
+    return scheme.has_chain and context.name == SERVER and holds_model(scheme, SERVER)
+
+
+def _first_model_file(context: RoleContext) -> Path:
+    return context.loaded.folder / MODEL_FILE
 
 
 def _given_or_made(options: RoleOptions, made: Model | None) -> Model | None:

@@ -109,7 +109,8 @@ def run_role(role: Role | str, options: RoleOptions, open_transport: TransportFa
 def _run(
     context: RoleContext, checkpoints: StateFolder, log: RoleLog, open_transport: TransportFactory
 ) -> int:
-    learner = None if context.name == SERVER else make_party_learner(context, checkpoints.folder)
+    another = checkpoints.knows_other_chain_than(context.loaded.roster)
+    learner = None if context.name == SERVER else make_party_learner(context, checkpoints.folder, another)
     scheme = context.loaded.config.load_scheme()
     state = _saved_state(context, checkpoints, scheme, log) or PersistentState(0, None)
     first = state.model if state.model is not None else initial_model(context, learner)
@@ -128,7 +129,7 @@ def _run(
     warnings = (
         *starting_warnings(scheme, rules.parameters),
         *equipment_notes(equipment),
-        *starting_notes(context, learner),
+        *starting_notes(context, learner, first),
     )
     for text in warnings:
         log.say("warning", text=text)
@@ -156,11 +157,8 @@ def _saved_state(
     """What the party has on disk; None where it begins, or where others will give it all that it needs."""
     options = context.options
     if not checkpoints.exists() or options.fresh:
-        if (
-            options.resume
-            and context.name != SERVER
-            and not is_unbegun(checkpoints.folder, context.identity.public)
-        ):
+        unbegun = is_unbegun(checkpoints.folder, context.identity.public)
+        if options.resume and context.name != SERVER and not unbegun:
             advice = nothing_to_resume(context.name, scheme, context.loaded.folder)
             log.say("warning", text=f"{checkpoints.folder}: {advice}")
         return None
@@ -327,7 +325,8 @@ class RoleProcess:
                     self.log,
                 )
                 await quorum.wait(transport, timing.patience_s)
-            return await take_part(driver, self.rules.rounds, context.options.stay_s)
+            federation, stay_s = context.loaded.federation_id, context.options.stay_s
+            return await take_part(driver, transport, self.rules, federation, stay_s)
         finally:
             telling.cancel()
             await asyncio.wait([telling])

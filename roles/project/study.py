@@ -15,6 +15,7 @@ from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.user_code import CodeAccess
 from veilsum.roles.federation.enrolment import create_federation, require_usable_folder
 from veilsum.roles.federation.new_folder import make_folder, whole_folder
+from veilsum.roles.federation.public_files import replace_public_file
 from veilsum.roles.project.rows import made_up_rows
 
 TASK = "./task.py:study"
@@ -63,7 +64,7 @@ def write_study(folder: Path, config: FederationConfig) -> list[str]:
         make_folder(folder)
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
+            replace_public_file(folder / path, text.encode())
         create_federation(folder, dataclasses.replace(config, code=CodeAccess(folder)), beside=there)
     return sorted(there)
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from veilsum.protocol.crypto.secret import Secret
 from veilsum.protocol.errors import RemoteProtocolError
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_attempt
 from veilsum.protocol.machines.events import Event, RoundCommitted, RoundFailed, RunFailed, RunFinished
 from veilsum.protocol.numbers import stream
 from veilsum.protocol.wire.messages import Message, Stamp
@@ -30,11 +30,9 @@ class InFlight:
     message: Message
 
     def __repr__(self) -> str:
-        stamp = self.message.stamp
-        kind = type(self.message).__name__
-        return (
-            f"<{self.number}: {kind} {self.sender} -> {self.receiver}, round {stamp.round}.{stamp.attempt}>"
-        )
+        kind, stamp = type(self.message).__name__, self.message.stamp
+        shown = shown_attempt(stamp.round, stamp.attempt)
+        return f"<{self.number}: {kind} {self.sender} -> {self.receiver}, {shown}>"
 
 
 @dataclass(frozen=True)

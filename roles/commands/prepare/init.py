@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     args.name = args.name or name_from(args.folder)
     config = config_from_arguments(args)
+    config.require_split()
     with whole_folder(args.folder):
         signed = create_federation(args.folder, config, with_keys=not args.no_keys, init=args.init)
     sys.stdout.write(

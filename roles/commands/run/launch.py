@@ -176,6 +176,7 @@ def _require_parties_that_resume(args: argparse.Namespace, parties: Sequence[str
 def _data_arguments(loaded: LoadedFederation, given: str | None) -> list[str]:
     """What says to a process where its data are, if it is not in the settings; folders that do not fit are refused."""
     folders, config = loaded.data_folders(given), loaded.config
+    config.require_split()
     if not config.task_is_numbers:
         folders.require_fitting(config.parties, config.split, loaded.roster.participants)
     return [] if given is None else ["--data", str(folders.below(Path.cwd()))]

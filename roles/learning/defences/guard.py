@@ -137,6 +137,10 @@ class Guard:
         """What the defence gives in figures, after so many rounds."""
         return []
 
+    def account(self) -> list[str]:
+        """What the updates made so far have spent, in figures; nothing where nothing is spent."""
+        return []
+
 
 class ReleaseGuard(Guard):
     """A defence of the parameters in what leaves the party; buffers, which follow them, are left alone."""
@@ -223,3 +227,6 @@ class Guards(Guard):
 
     def notes(self, rounds: int) -> list[str]:
         return [note for guard in self.guards for note in guard.notes(rounds)]
+
+    def account(self) -> list[str]:
+        return [figure for guard in self.guards for figure in guard.account()]

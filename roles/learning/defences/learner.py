@@ -41,6 +41,10 @@ class DefendedLearner(TorchLearner):
         """What the defences give in figures, for this party, after so many rounds."""
         return self._guard.notes(rounds)
 
+    def account(self) -> list[str]:
+        """What this party's updates so far have spent, in figures."""
+        return self._guard.account()
+
     def state(self) -> bytes:
         """Everything private, to be kept by this party alone."""
         return pack(

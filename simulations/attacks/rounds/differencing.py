@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.identifiers import shown_number
 from veilsum.protocol.numbers.fixedpoint import FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.roles.views.view import View
@@ -48,7 +49,8 @@ class Differencing(StagedAttack):
         for round_, carried in sums_in(view):
             totals.setdefault(round_, (carried.vector, len(carried.members)))
         if first not in totals or second not in totals:
-            raise AttackDoesNotFit(f"the view holds no sums of rounds {first} and {second}: play more rounds")
+            rounds = f"rounds {shown_number(first)} and {shown_number(second)}"
+            raise AttackDoesNotFit(f"the view holds no sums of {rounds}: play more rounds")
         return subtracted(encoding, *(np.array(totals[one][0]) for one in (first, second)))
 
 

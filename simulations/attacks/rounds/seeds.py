@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilsum.protocol.identifiers import shown_number
 from veilsum.protocol.numbers.fixedpoint import EXTRA_COORDINATES, FixedPoint
 from veilsum.protocol.numbers.ring import RingVector
 from veilsum.protocol.schemes.ampc.messages import Aggregate
@@ -52,7 +53,8 @@ class ReusedSeeds(SeedsOfBiases):
         """The mean payload of the second round less that of the first."""
         sums = {message.stamp.round: message for _, message in view.sent(Aggregate)}
         if first not in sums or second not in sums:
-            raise AttackDoesNotFit(f"the view holds no sums of rounds {first} and {second}: play more rounds")
+            rounds = f"rounds {shown_number(first)} and {shown_number(second)}"
+            raise AttackDoesNotFit(f"the view holds no sums of {rounds}: play more rounds")
         encoding = config_of(view.facts).parameters(view.facts.dimension).encoding
         return difference(encoding, untagged(sums[first].vector), untagged(sums[second].vector))
 

@@ -20,7 +20,7 @@ from veilsum.protocol.chain.position import (
     require_permitted,
 )
 from veilsum.protocol.errors import AbortReason, LocalProtocolError, Rejection
-from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.identifiers import PartyId, shown_number
 from veilsum.protocol.wire.messages import Stamp
 
 FIRST, SECOND = Stamp(attempt=1), Stamp(attempt=2)
@@ -152,4 +152,5 @@ def test_a_list_is_signed_that_was_there_before_or_shares_nobody_with_one(names:
 def test_a_list_that_shares_some_with_another_is_not_signed(names: str, others: str) -> None:
     with pytest.raises(Rejection, match=f"differs by {others}$") as refused:
         require_permitted(cohort(names), [said("a"), said("b", "bcd", "bcd")], all_members(1))
+    assert f"attempt {shown_number(FIRST.attempt)}" in str(refused.value)
     assert refused.value.reason is AbortReason.DIFFERENCING

@@ -16,6 +16,7 @@ from tests.support.tables.lying_table import (
 from veilsum.protocol.errors import AbortReason, EncodingError, WeightNotAgreed
 from veilsum.protocol.identifiers import SERVER, PartyId
 from veilsum.protocol.machines.events import RunFailed
+from veilsum.protocol.machines.participation import RESTORE_SERVER
 from veilsum.protocol.machines.session import Hello, Withdrawn
 from veilsum.protocol.numbers.model import LocalResult
 from veilsum.protocol.secure_sum.uploads import MaskedInput
@@ -103,3 +104,21 @@ def test_a_run_that_withdrawals_end_says_everywhere_who_withdrew_and_why_and_no_
         assert (ending.reason, ending.culprit) == (REASON.WITHDRAWN, "")
         require_mentions(ending.detail, *table.participants, "withdrew", "max_weight")
         assert "1001" not in ending.detail
+
+
+def test_the_advice_in_a_withdrawal_arrives_whole(scheme: str = "perturbed") -> None:
+    """What a party says of a server that is behind, with rounds of many digits, at the server and in its farewell."""
+    told_by = f"the server is behind: {10**9} rounds are done here, and round {10**9} begins again; {RESTORE_SERVER}"
+    table = lying_table(scheme, 3, max_attempts=1, rounds=1)
+
+    def tamper(flight: InFlight) -> Message | None:
+        if flight.receiver != SERVER or isinstance(flight.message, Hello):
+            return flight.message
+        return Withdrawn(flight.message.stamp, told_by)
+
+    table.tamper = tamper
+    table.run()
+    for name in (SERVER, *table.participants):
+        ending = told(table, name).ending
+        assert isinstance(ending, RunFailed)
+        assert told_by in ending.detail

@@ -94,6 +94,9 @@ def content_of(folder: Path) -> dict[str, bytes]:
     ("request_line", "names"),
     [
         ("roster add FED nofile.json", "nofile.json"),
+        ("simulate --task vectors:5 --split own", "split own vectors:5"),
+        ("simulate --task vectors:5 --split own --data p1=.", "split own vectors:5"),
+        ("init new --task vectors:5 --split own", "split own vectors:5"),
         ("roster add FED stray.txt", "stray.txt"),
         ("roster evict FED p9", "p9 roster.json"),
         ("roster evict FED sever", "sever server?"),

@@ -190,6 +190,15 @@ def test_what_to_do_next_is_a_launch_that_is_not_refused_for_its_data(
     folders.require_fitting(("ann", "bob", "eve"), split)
 
 
+def test_a_model_that_is_not_there_is_refused_without_advice_about_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path / "fed"), "--task", "digits", "--model", "nomodel"]) == 2
+    said = capsys.readouterr().err
+    require_mentions(said, "nomodel", "lenet5")
+    assert "--data" not in said
+
+
 def test_parties_make_their_own_keys_and_are_enrolled_by_their_public_halves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -129,21 +129,45 @@ def test_who_comes_after_a_checkpoint_with_another_first_model_leaves_that_of_th
     assert servers_first_model(fed, loaded.config, loaded.signed).tobytes() == MODEL.tobytes()
 
 
+def spoil(file: Path, how: str) -> None:
+    if how == "another":
+        write_model(file, MODEL + 1)
+    else:
+        file.write_bytes(file.read_bytes()[:20])
+
+
+@pytest.mark.parametrize("how", ["another", "truncated"])
 @pytest.mark.parametrize("scheme", ["masked", "plain"])
 def test_a_first_model_that_is_not_the_signed_one_is_as_none_where_parties_vouch_for_theirs(
-    tmp_path: Path, scheme: str
+    tmp_path: Path, scheme: str, how: str
 ) -> None:
+    """And refused where the server alone has the model: then nothing is said of what the parties hold."""
     fed = office(tmp_path, scheme)
     for name in NAMES:
         enrol(fed, name, Role.CLIENT, with_model=True)
-    write_model(fed / MODEL_FILE, MODEL + 1)
+    spoil(fed / MODEL_FILE, how)
     context = enter_role(Role.SERVER, RoleOptions(fed, "server"))
-    require_mentions(" ".join(starting_notes(context, None)), fed / MODEL_FILE, "parties")
     if scheme == "masked":
         assert initial_model(context, None) is None
+        require_mentions(" ".join(starting_notes(context, None, None)), fed / MODEL_FILE, "parties")
     else:
         with refusal(ParameterError, fed / MODEL_FILE):
             initial_model(context, None)
+        assert not list(starting_notes(context, None, None))
+
+
+@pytest.mark.parametrize("how", ["another", "truncated"])
+@pytest.mark.parametrize("scheme", ["masked", "ampc", "mpc"])
+def test_a_server_that_needs_no_first_model_does_not_read_it(tmp_path: Path, scheme: str, how: str) -> None:
+    """A scheme that keeps models from it, or a checkpoint from which it goes on."""
+    fed = office(tmp_path, scheme, "vectors:7")
+    for name in NAMES:
+        enrol(fed, name, Role.CLIENT if scheme == "masked" else Role.PEER, with_model=True)
+    write_model(fed / MODEL_FILE, MODEL)
+    spoil(fed / MODEL_FILE, how)
+    context = enter_role(Role.SERVER, RoleOptions(fed, "server"))
+    held = MODEL if scheme == "masked" else initial_model(context, None)
+    assert not list(starting_notes(context, None, held))
 
 
 def test_parties_without_a_chain_that_begin_with_different_models_are_refused_by_name(tmp_path: Path) -> None:

@@ -7,115 +7,28 @@ import contextlib
 import io
 import json
 import shutil
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.federations import make_federation
 from tests.support.refusals import refusal, require_mentions
+from tests.support.role_processes import LostStatuses, make_driver, make_process
 from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import AbortReason, ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import RunFailed, RunFinished
-from veilsum.protocol.machines.phases import ParticipantPhase
-from veilsum.protocol.machines.rules import RoleParts
 from veilsum.roles.broker import mosquitto
 from veilsum.roles.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from veilsum.roles.monitor.log import RoleLog
 from veilsum.roles.monitor.owing import LATE_AFTER_S
 from veilsum.roles.monitor.status import MOST_LATE
 from veilsum.roles.process import run as process
-from veilsum.roles.process.checkpoint import StateFolder
 from veilsum.roles.process.clock import monotonic
 from veilsum.roles.process.context import RoleOptions, enter_role
 from veilsum.roles.process.disk.unbegun import begin, note_unbegun
-from veilsum.roles.process.driver import Driver
-from veilsum.roles.process.entropy import SeededEntropy
-from veilsum.roles.process.envelopes import EnvelopeCodec
-from veilsum.roles.process.machines import make_machine, rules_of
-from veilsum.roles.process.persistent_state import PersistentState
-from veilsum.roles.process.pump import Ended
-from veilsum.roles.process.waiting.staying import take_part
-from veilsum.transport.base import Buffer, ConnectionRequest, Datagram, Received
-from veilsum.transport.errors import TooLarge
-
-
-class LostStatuses:
-    """A transport that refuses the first status, takes the second, and ends the telling."""
-
-    address = "p1"
-
-    def __init__(self, request: ConnectionRequest | None = None) -> None:
-        self.request = request
-        self.told: list[bytes] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        pass
-
-    async def send(self, receiver: str, payload: Sequence[Buffer], deadline_s: float) -> None:
-        raise AssertionError("nothing is sent here")
-
-    async def receive(self) -> Received:
-        raise AssertionError("nothing is received here")
-
-    async def statuses(self) -> AsyncIterator[Datagram]:
-        raise AssertionError("nobody listens here")
-        yield
-
-    async def publish_status(self, status: bytes) -> None:
-        self.told.append(status)
-        if len(self.told) == 1:
-            raise TooLarge("status", len(status), 1, "the limit of a status")
-        raise asyncio.CancelledError
-
-
-def make_process(folder: Path, said: io.StringIO) -> process.RoleProcess:
-    """The process of a client of a federation on disk, up to the point where it would connect."""
-    make_federation(folder, "plain", 2)
-    context = enter_role(Role.CLIENT, RoleOptions(folder, "p1"))
-    config = context.loaded.config
-    rules = rules_of(config, context.loaded.roster, 40)
-    return process.RoleProcess(
-        context=context,
-        scheme=config.load_scheme(),
-        rules=rules,
-        state=PersistentState(0, None),
-        checkpoints=StateFolder(folder / "state", context.name, config.agreed_digest),
-        codec=EnvelopeCodec(context.identity, rules.roster, rules.parameters.config_hash),
-        learner=None,
-        log=RoleLog(context.name, "json", said),
-        open_transport=LostStatuses,
-        equipment=None,
-        optimizer=None,
-    )
-
-
-def make_driver(role: process.RoleProcess, transport: LostStatuses) -> Driver:
-    executor = ThreadPoolExecutor(1)
-    return Driver(
-        party=role.context.name,
-        machine=make_machine(
-            role.scheme,
-            role.rules,
-            RoleParts(role.context.identity, SeededEntropy(1), lambda model, mean, round_number: model),
-            role.state,
-        ),
-        codec=role.codec,
-        transport=transport,
-        state=role.state,
-        checkpoints=role.checkpoints,
-        executor=executor,
-        disk=executor,
-        log=role.log,
-    )
 
 
 def test_an_unexpected_error_is_told_and_the_threads_are_ended(
@@ -246,49 +159,6 @@ def test_a_party_that_is_to_go_on_and_has_no_checkpoint_says_so_and_what_to_do(t
         assert len(warnings) == resume
         for text in warnings:
             require_mentions(text, role.checkpoints.folder, "checkpoint", "anew")
-
-
-@pytest.mark.parametrize(("rounds_done", "holds_model"), [(2, True), (2, False), (1, True)])
-def test_who_has_all_rounds_and_hears_no_server_leaves_as_finished_and_nobody_else_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds_done: int, holds_model: bool
-) -> None:
-    said = io.StringIO()
-    role = make_process(tmp_path / "fed", said)
-    role.state.rounds_done = rounds_done
-    role.state.model = np.ones(40, dtype="<f4") if holds_model else None
-
-    async def silence(self: Driver) -> Ended:
-        await asyncio.sleep(0.1)
-        return RunFailed(AbortReason.TIMED_OUT, "server", "silent")
-
-    monkeypatch.setattr(Driver, "run", silence)
-
-    async def take_part_briefly() -> Ended:
-        return await take_part(make_driver(role, LostStatuses()), role.rules.rounds, 0.01)
-
-    ended = asyncio.run(take_part_briefly())
-    assert isinstance(ended, RunFinished) is (rounds_done == role.rules.rounds and holds_model)
-    told = [json.loads(line)["fact"] for line in said.getvalue().splitlines()]
-    assert told == (["staying", "run_finished"] if isinstance(ended, RunFinished) else [])
-
-
-def test_who_has_all_rounds_stays_with_a_server_that_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    role = make_process(tmp_path / "fed", io.StringIO())
-    role.state.rounds_done, role.state.model = role.rules.rounds, np.ones(40, dtype="<f4")
-
-    async def in_session(self: Driver) -> Ended:
-        self.machine.phase = ParticipantPhase.RUNNING
-        await asyncio.sleep(0.1)
-        return RunFailed(AbortReason.TIMED_OUT, "server", "silent")
-
-    monkeypatch.setattr(Driver, "run", in_session)
-
-    async def take_part_briefly() -> Ended:
-        return await take_part(make_driver(role, LostStatuses()), role.rules.rounds, 0.01)
-
-    assert isinstance(asyncio.run(take_part_briefly()), RunFailed)
 
 
 def test_a_party_that_never_took_part_begins_without_a_warning_and_is_warned_once_it_did(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from tests.support.brokers.broker import needs_mosquitto
 from tests.support.refusals import require_mentions
 from veilsum.roles.broker.ports import free_port
 from veilsum.roles.cli.main import main
+from veilsum.roles.federation import private_files
 from veilsum.roles.federation.folder import load_federation
 
 COMMANDS = "veilsum new mystudy && cd mystudy && veilsum simulate federation.toml && veilsum launch ."
@@ -170,3 +172,19 @@ def test_a_port_that_is_taken_is_not_the_brokers() -> None:
         except OSError:
             pass  # Somebody else listens there, which serves as well.
         assert free_port(8883) not in (0, 8883)
+
+
+def test_a_disk_without_room_is_told_with_the_file_that_it_has_no_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing is left behind."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(private_files.os, "fsync", full)
+    assert main(["new", str(tmp_path / "st")]) != 0
+    said = capsys.readouterr().err
+    require_mentions(said, tmp_path / "st" / "task.py", "space")
+    assert "standard output" not in said
+    assert not (tmp_path / "st").exists()

@@ -78,8 +78,9 @@ def test_fresh_biases_leave_nothing_in_the_difference_of_two_rounds(played: Stag
     view = stage.view("server")
     found = ReusedSeeds().change(view)
     assert np.abs(found).max() > 1e4
-    with pytest.raises(AttackDoesNotFit, match="play more rounds"):
+    with pytest.raises(AttackDoesNotFit, match="play more rounds") as refused:
         ReusedSeeds().change(played("ampc").view("server"))
+    assert "1 and 2" in str(refused.value)
 
 
 def test_reused_biases_would_show_the_change_exactly(played: Stage) -> None:

@@ -43,6 +43,7 @@ from veilsum.simulations.testing import (
     schedules,
     table_settings,
 )
+from veilsum.simulations.testing.trace import InFlight
 
 SCHEMES = ["plain", "masked", "mpc", "ampc", "perturbed", "bilateral", ballot.Ballot.name]
 ALL = ("p0", "p1", "p2", "p3")
@@ -156,6 +157,11 @@ def test_messages_wait_on_the_wire_until_the_test_delivers_them() -> None:
         table.drop(second)
     table.run()
     assert table.server.rounds_done == 2
+
+
+def test_a_message_on_the_wire_is_shown_with_its_round_and_attempt_counted_from_1() -> None:
+    flight = InFlight(7, SERVER, PartyId("p1"), Knock(Stamp(round=0, attempt=1)))
+    assert repr(flight) == "<7: Knock server -> p1, round 1 attempt 2>"
 
 
 def test_a_refusal_is_returned_and_written_down() -> None:

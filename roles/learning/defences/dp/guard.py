@@ -78,6 +78,12 @@ class PrivateStepsGuard(Guard):
             f"draw a sample with probability {self._plan.rate:.3g}"
         ]
 
+    def account(self) -> list[str]:
+        uploads = len(self._released)
+        if not uploads:
+            return []
+        return [f"{self.spent} for each sample after {uploads} {'upload' if uploads == 1 else 'uploads'}"]
+
     def state(self) -> bytes:
         return pack(sorted(self._released))
 

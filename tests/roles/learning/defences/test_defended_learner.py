@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 from tests.support.defended import defended, make_task, undefended
-from tests.support.refusals import refusal
+from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.learning.datasets.vectors import VectorsTask
@@ -154,9 +154,58 @@ def test_the_state_is_on_disk_before_an_update_leaves(tmp_path: Path) -> None:
     again = defended("spn", DELTA, secret=3)
     KeepingLearner(again, file)
     assert again.state() == party.state()
-    afresh = defended("spn", DELTA, secret=4)
-    KeepingLearner(afresh, file, fresh=True)
-    assert file.read_bytes() == afresh.state() != party.state()
+
+
+def test_who_begins_anew_alone_keeps_its_secrets_and_account_and_says_so(tmp_path: Path) -> None:
+    file, party = tmp_path / "party" / "defence.state", defended("dp:sigma=1,clip=1", DELTA)
+    keeping = KeepingLearner(party, file)
+    keeping.train(keeping.initial_model(), 0)
+    kept = file.read_bytes()
+    again = defended("dp:sigma=1,clip=1", DELTA, secret=3)
+    said = KeepingLearner(again, file, fresh=True).notes(1)
+    assert again.state() == file.read_bytes() == kept
+    require_mentions(said[0], file, "kept", *" ".join(party.account()).split())
+    assert again.account() == party.account() != []
+
+
+def test_another_run_begins_another_account_and_tells_what_the_old_one_came_to(tmp_path: Path) -> None:
+    file, party = tmp_path / "party" / "defence.state", defended("dp:sigma=1,clip=1", DELTA)
+    keeping = KeepingLearner(party, file)
+    keeping.train(keeping.initial_model(), 0)
+    afresh = defended("dp:sigma=1,clip=1", DELTA, secret=4)
+    drawn = afresh.state()
+    said = KeepingLearner(afresh, file, fresh=True, another_run=True).notes(1)
+    assert file.read_bytes() == afresh.state() == drawn != party.state()
+    require_mentions(said[0], "new", "account", *" ".join(party.account()).split())
+    assert not afresh.account()
+
+
+@pytest.mark.parametrize("another_run", [True, False])
+def test_a_private_state_that_cannot_be_taken_over_is_set_aside_and_never_overwritten(
+    tmp_path: Path, another_run: bool
+) -> None:
+    """One of another defence, or a damaged one: its account cannot be told, so the file stays."""
+    file = tmp_path / "party" / "defence.state"
+    KeepingLearner(defended("dp:sigma=1,clip=1", DELTA), file)
+    other = file.read_bytes()
+    for number, defence in enumerate(("spn", "dp:sigma=1,clip=1"), 1):
+        party = defended(defence, DELTA, secret=number + 1)
+        drawn = party.state()
+        said = KeepingLearner(party, file, fresh=True, another_run=another_run).notes(1)
+        require_mentions(said[0], file, f"defence.state.{number}", "account")
+        assert file.read_bytes() == party.state() == drawn
+        assert file.with_name(f"defence.state.{number}").read_bytes() == other
+        other = b"damaged"
+        file.write_bytes(other)
+
+
+def test_a_private_state_of_many_rounds_or_a_wide_head_can_be_read_again(tmp_path: Path) -> None:
+    file, party = tmp_path / "party" / "defence.state", defended("spn:bits=4096", DELTA)
+    KeepingLearner(party, file)
+    assert file.stat().st_size > 1 << 16
+    again = defended("spn:bits=4096", DELTA, secret=3)
+    KeepingLearner(again, file)
+    assert again.state() == party.state()
 
 
 def test_a_learner_without_a_defence_has_nothing_to_keep(tmp_path: Path) -> None:
