@@ -58,12 +58,12 @@ def test_a_round_is_told_once_before_the_next_one_begins(monkeypatch: pytest.Mon
     monkeypatch.setattr(simulations, "Progress", lambda *what: Progress(*what, stream, lambda: next(seconds)))
     lines: list[int] = []
 
-    class Watched(RoundProgress):
+    class Counted(RoundProgress):
         def noted(self, now: float, party: PartyId, event: Event) -> None:
             super().noted(now, party, event)
             lines.append(stream.getvalue().count("round ") - len(self._recorder.rounds))
 
-    monkeypatch.setattr(simulations, "RoundProgress", Watched)
+    monkeypatch.setattr(simulations, "RoundProgress", Counted)
     result = simulate(FederationConfig(scheme="masked", task="vectors:12", rounds=4, seed=7), progress=True)
     assert [one.round for one in result.rounds] == [1, 2, 3, 4]
     assert set(lines[-4:]) == {0}
