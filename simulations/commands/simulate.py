@@ -10,10 +10,11 @@
 
 A task, scheme or defence that FILE names as code of its own is loaded, so simulate only files that you would run.
 
-Everything follows from --seed: data split, initial model, batches, faults and who is lost. The table has one line
-per round; below it stand the final metric beside the compared run, the cost against plain FedAvg, and what each role
-saw. A run that ends without all its rounds exits with 1 and says why; after Ctrl-C the finished rounds are shown and
-written all the same, and it exits with 130. `--compare plain` is FedAvg without the defence, if there is one.
+Everything follows from --seed: data split, initial model, batches, faults and who is lost. A run of more than two
+seconds tells each round with loss and metric on standard error, as it is committed. The table has one line per round;
+below it stand the final metric beside the compared run, the cost against plain FedAvg, and what each role saw. A run
+that ends without all its rounds exits with 1 and says why; after Ctrl-C the finished rounds are shown and written all
+the same, and it exits with 130. `--compare plain` is FedAvg without the defence, if there is one.
 
 With --data PARTY=FOLDER,... every party reads a folder of its own, which is what `--split own` means; all are measured
 on one test set, the test samples of all folders together.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,15 +10,15 @@ from pathlib import Path
 from veilsum.protocol.crypto.aead import watch_seals
 from veilsum.protocol.crypto.linear_tag import watch_tags
 from veilsum.protocol.errors import ParameterError
-from veilsum.protocol.identifiers import PartyId, shown_number
-from veilsum.protocol.machines.events import Event, RoundCommitted, RunFailed
+from veilsum.protocol.identifiers import PartyId
+from veilsum.protocol.machines.events import Event, RunFailed
 from veilsum.protocol.numbers.model import Model
 from veilsum.protocol.schemes.plain import Plain
 from veilsum.protocol.wire.messages import Message
 from veilsum.roles.cli.progress import Progress
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.spelling import named_arguments
-from veilsum.roles.learning.contract import headline
+from veilsum.roles.learning.contract import LocalUpdate, headline
 from veilsum.roles.learning.own_data import load_party_tasks, pooled_task
 from veilsum.roles.learning.training.compare import mean_metrics, train_central, train_standalone
 from veilsum.roles.process.observer import Observers, RunObserver
@@ -30,7 +29,7 @@ from veilsum.simulations.run.engine import InlineEngine, TrainingEngine
 from veilsum.simulations.run.faults import losses, read_faults
 from veilsum.simulations.run.federation import Federation
 from veilsum.simulations.run.invariants import InvariantMonitor, SealRecorder, TagRecorder
-from veilsum.simulations.run.record import Recorder
+from veilsum.simulations.run.record import Recorder, RoundRecord
 from veilsum.simulations.run.result import Baseline, SimulationFacts
 from veilsum.simulations.run.simulation import Simulation
 from veilsum.transport.memory.faults import Faults
@@ -119,25 +118,28 @@ def _comparison(name: str) -> Comparison:
 
 
 class RoundProgress(RunObserver):
-    """Shows how far the run is."""
+    """Tells every committed round as the recorder, who hears it first, has measured it."""
 
-    def __init__(self, progress: Progress, recorder: Recorder) -> None:
+    def __init__(self, progress: Progress, recorder: Recorder, rounds: int) -> None:
         self._progress = progress
         self._recorder = recorder
+        self._rounds = rounds
+        self._told = 0
+
+    def trained(self, now: float, party: PartyId, round_number: int, update: LocalUpdate) -> None:
+        self._progress.tick()
 
     def noted(self, now: float, party: PartyId, event: Event) -> None:
-        if isinstance(event, RoundCommitted):
-            self._progress.update(
-                shown_number(event.round), f"rounds, {', '.join(self._newest(len(event.members)))}"
-            )
+        for one in self._recorder.rounds[self._told :]:
+            self._told += 1
+            figures = f"round {one.round} of {self._rounds}{_measured(one)}, {len(one.members)} parties"
+            self._progress.update(one.round, "rounds", keep=figures)
 
-    def _newest(self, members: int) -> Iterator[str]:
-        yield f"{members} parties"
-        if self._recorder.rounds:
-            last = self._recorder.rounds[-1]
-            best = headline(last.metrics)
-            yield from () if last.loss is None else (f"loss {last.loss:.4f}",)
-            yield from () if best is None else (f"{best[0]} {best[1]:.4f}",)
+
+def _measured(one: RoundRecord) -> str:
+    best = headline(one.metrics)
+    loss = "" if one.loss is None else f", loss {one.loss:.4f}"
+    return loss if best is None else f"{loss}, {best[0]} {best[1]:.4f}"
 
 
 def _run(
@@ -162,7 +164,7 @@ def _run(
     told: list[RunObserver] = [InvariantMonitor(server_lies=play is not None), recorder]
     if play is not None:
         told = [HonestCommits(one, play.liars.names) for one in told] + [play]
-    told += [RoundProgress(shown, recorder)] if progress else []
+    told += [RoundProgress(shown, recorder, config.rounds)] if progress else []
     simulation = Simulation(federation, faults, lost, Observers(told), engine=engine)
     seals, tags = SealRecorder(), TagRecorder()
     simulation.instead_of = tags.looking_away()(play.instead_of) if play is not None else None

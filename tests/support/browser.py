@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -47,6 +48,12 @@ _TOO_WIDE = """() => {
   });
   return out.map(one => `${one.tagName}.${one.getAttribute('class') || ''}`).slice(0, 5);
 }"""
+
+_CUT = """() => [...document.querySelectorAll('body *')]
+  .filter(one => ['auto', 'scroll'].includes(getComputedStyle(one).overflowX) && one.scrollWidth > one.clientWidth + 1)
+  .map(one => `${one.tagName}.${one.getAttribute('class') || ''}: ${one.getAttribute('aria-label') || ''}`)"""
+
+_PARTS_OF_TABLES = {"table", "row", "columnheader", "rowheader", "cell"}
 
 _PALE = """() => {
   const read = text => { const found = text.match(/^rgba?\\(([^)]+)\\)/);
@@ -98,6 +105,21 @@ class Sight:
     def too_wide(self) -> list[str]:
         """The elements that reach out of the window and cannot be scrolled into it."""
         return list(self.page.evaluate(_TOO_WIDE))
+
+    def cut(self) -> list[str]:
+        """What shows its whole width only to who scrolls it sideways."""
+        return list(self.page.evaluate(_CUT))
+
+    def parts_of_tables(self) -> Counter[tuple[str, str]]:
+        """Role and name of every part of a table that the browser tells a screen reader."""
+        session = self.page.context.new_cdp_session(self.page)
+        nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+        told = (
+            (one["role"]["value"], one.get("name", {}).get("value", "")) for one in nodes if "role" in one
+        )
+        return Counter(
+            (role, "" if role == "row" else name) for role, name in told if role in _PARTS_OF_TABLES
+        )
 
     def pale(self) -> list[str]:
         """Texts whose contrast to what is behind them is below that of WCAG AA."""

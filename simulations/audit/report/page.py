@@ -27,6 +27,7 @@ from veilsum.simulations.audit.report.verdicts import (
     Verdict,
     verdicts,
     warnings,
+    worst_only,
 )
 from veilsum.simulations.audit.rows.row import COLUMNS, Row, cells_of
 from veilsum.transport.printable import printable_lines
@@ -101,6 +102,7 @@ def render(report: Report) -> str:
             meaning=MEANING,
             cases=CASES,
             realistic=REALISTIC_IMAGES,
+            worst_only=worst_only(found),
             recorded=any(row.recorded for row in rows),
             warnings=[*warnings(rows), *report.notes],
             sections=[*parts, *report.sections],

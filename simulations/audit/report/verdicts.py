@@ -59,6 +59,14 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     ]
 
 
+def worst_only(found: Sequence[Verdict]) -> list[str]:
+    """The cells that were not attacked with a realistic batch, though it matters there, as `--accept` names them."""
+    cases: dict[str, set[str]] = {}
+    for one in found:
+        cases.setdefault(one.name, set()).add(one.case)
+    return [name for name, some in cases.items() if some == {WORST}]
+
+
 def _cases(attacks: Sequence[Row]) -> dict[str, Sequence[Row]]:
     """The rows that each case of a cell is judged by."""
     if any(row.recorded for row in attacks):

@@ -1,9 +1,10 @@
-"""The guide's way to a federation of several machines, run as it is printed: four organisations in four folders."""
+"""The guide's ways to a federation, run as they are printed: on one machine, and four organisations in four folders."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from veilsum.roles.process.held_model import held_model
 GUIDE = Path(__file__).parents[3] / "specs" / "guide.md"
 PARTIES = ("alice", "bob", "carol")
 FINGERPRINT = re.compile(r"(?:[0-9a-f]{4}-){7}[0-9a-f]{4}")
+ONE_MACHINE = ("## 2. One machine", "## 3. Three machines")
 QUICK = ("--rounds", "2", "--local-epochs", "1", "--opening-s", "20", "--patience-s", "700")
 """What the test adds to the page's own words: two short rounds, and patience with a busy machine."""
 
@@ -64,6 +66,12 @@ def section(begin: str, end: str) -> str:
     return text[text.index(begin) : text.index(end)]
 
 
+def one_machine() -> list[list[str]]:
+    """Every command that section 2 shows, in a block or in a sentence."""
+    shown = re.findall(r"^veilsum .*$|`veilsum [^`]*`", section(*ONE_MACHINE), re.MULTILINE)
+    return [shlex.split(line.strip("`")) for line in shown]
+
+
 @contextlib.contextmanager
 def walking(walk: Walk) -> Iterator[Walk]:
     """Whatever happens, nothing is left running."""
@@ -94,6 +102,36 @@ def by_hand(tmp_path: Path) -> Iterator[Walk]:
 def by_invitation(tmp_path: Path) -> Iterator[Walk]:
     with walking(Walk(tmp_path, section("### By invitation", "### By hand"))) as walk:
         yield walk
+
+
+def test_the_commands_for_one_machine_make_the_folder_that_the_page_shows_and_launch_it(
+    tmp_path: Path,
+) -> None:
+    """The page's own task and rounds."""
+    (init, launch), site = one_machine()[:2], Site(tmp_path / "here")
+    assert (init[1], launch[1]) == ("init", "launch")
+    site.run([*init, "--broker-port", str(free_port())])
+    listed = re.findall(r"^(fed/\S+)  +(.+)$", section(*ONE_MACHINE), re.MULTILINE)
+    assert len(listed) > 5
+    for place, words in listed:
+        files = re.findall(r"[\w-]+(?:\.\w+)+", words) if place.endswith("/") else []
+        for shown in (place, *(place + name for name in files)):
+            assert (site.folder / shown.replace("NAME", "p1")).exists(), shown
+    said = site.run(launch)
+    model, rounds = held_model(load_federation(site.folder / init[2]), "p1")
+    assert (rounds, len(model) > 0) == (int(init[init.index("--rounds") + 1]), True)
+    assert f"finished after {rounds} rounds" in said
+
+
+def test_the_commands_for_a_task_of_ones_own_make_simulate_and_launch_a_study(tmp_path: Path) -> None:
+    """After the first, each is typed in the folder that it made; `launch` ends with the model that `simulate` had."""
+    new, *inside = one_machine()[2:5]
+    assert [new[1], *(words[1] for words in inside)] == ["new", "simulate", "launch"]
+    site = Site(tmp_path / "here")
+    site.run([*new, "--broker-port", str(free_port())])
+    site.folder /= new[2]
+    simulated, launched = (re.findall(r"sha256 (\w+)", site.run(words)) for words in inside)
+    assert simulated == launched != []
 
 
 def test_four_organisations_come_from_nothing_to_a_model_by_invitation(by_invitation: Walk) -> None:

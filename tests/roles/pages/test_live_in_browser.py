@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def test_nothing_sticks_out_nothing_fails_nothing_is_pale_and_nobody_else_is_ask
         assert sight.page.title() == "federation: a veilsum run"
 
 
+def test_a_phone_shows_every_column_whole_and_a_screen_reader_the_same_tables(served: Served) -> None:
+    with looking(served.url, WIDE, scripts=False) as sight:
+        wide = sight.parts_of_tables()
+    with looking(served.url, PHONE, scripts=False) as sight:
+        assert sight.cut() == []
+        narrow = sight.parts_of_tables()
+    roles = [Counter(role for role, _ in told.elements()) for told in (narrow, wide)]
+    assert roles[0] == roles[1]
+
+
 def test_the_page_follows_the_run_without_being_loaded_again(served: Served) -> None:
     with looking(served.url) as sight:
         sight.page.evaluate("window.sameDocument = true")
@@ -88,11 +99,11 @@ def test_what_is_looked_at_stays_where_it_is_when_the_page_changes(served: Serve
         expect(sight.page.locator("#rounds tbody tr")).to_have_count(9)
         table = sight.page.locator("#rounds-scroll")
         table.focus()
-        table.evaluate("one => one.scrollLeft = 60")
+        table.evaluate("one => one.scrollTop = 60")
         served.run.commit(1)
         expect(sight.page.locator("#rounds tbody tr")).to_have_count(10)
         assert sight.page.evaluate("document.activeElement.id") == "rounds-scroll"
-        assert table.evaluate("one => one.scrollLeft") == 60
+        assert table.evaluate("one => one.scrollTop") == 60
 
 
 def test_all_that_scrolls_is_reached_by_keyboard_and_the_first_key_skips_to_the_content(

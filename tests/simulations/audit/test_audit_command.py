@@ -43,6 +43,21 @@ def test_a_leak_of_single_images_alone_passes_where_batches_are_asked_about() ->
     assert ended(Outcome([row(None, None, attack="mia-loss", extra={"auc": 0.9})]), "batch-leaks") == 3
 
 
+def test_a_check_of_batches_names_what_was_attacked_in_the_worst_case_only_and_is_not_green_by_that_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    defended = row(1, 0.99, scheme="plain", defence="dp:sigma=1")
+    batch = [row(16, 0.1), row(16, 0.0, "null"), row(16, 1.0, "oracle")]
+    assert ended(Outcome([LEAK, *batch, defended]), "batch-leaks") == 0
+    told = capsys.readouterr().err
+    require_mentions(told, "worst", "plain/dp:sigma=1/server")
+    assert "masked/none/server" not in told
+    assert ended(Outcome([LEAK, defended]), "batch-leaks") == 1
+    assert "nothing was judged" in capsys.readouterr().err
+    assert ended(Outcome([LEAK, *batch, defended]), "leaks", "*/*/*") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_an_accepted_leak_passes_and_a_name_that_was_not_needed_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -28,6 +28,7 @@ from veilsum.simulations.audit.report.verdicts import (
     unjudged,
     verdicts,
     warnings,
+    worst_only,
 )
 from veilsum.simulations.audit.request import Request
 from veilsum.simulations.audit.rows.row import Picture, Row
@@ -175,6 +176,16 @@ def test_the_audit_of_everything_attacks_every_undefended_cell_with_a_realistic_
     assert cells[16] == inverted
     assert {("plain", "server"), ("masked", "server"), ("ampc", "server"), ("masked", "client")} <= cells[16]
     assert all(one.scale.draws == 1 for one in requests if one.images == 16)
+
+
+def test_a_report_says_of_which_cells_no_batch_was_attacked() -> None:
+    """Those with a defence; what no batch changes is not among them."""
+    assert worst_only(verdicts(several())) == ["plain/none/client", "plain/dp:sigma=1/server"]
+    words = " ".join(opened(several()).words.split())
+    assert "With the worst case only were attacked: plain/none/client, plain/dp:sigma=1/server;" in words
+    assert "With the worst case only" not in opened([pictured(), row(16, 0.5)]).words
+    untouched = [row(None, None, attack="mia-loss", extra={"auc": 0.9})]
+    assert worst_only(verdicts(untouched)) == []
 
 
 @pytest.mark.parametrize(

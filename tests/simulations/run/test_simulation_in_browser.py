@@ -31,6 +31,15 @@ def test_nothing_sticks_out_nothing_fails_and_nobody_else_is_asked(
         sight.require_sound()
 
 
+def test_a_phone_shows_every_column_whole_and_a_screen_reader_the_same_tables(simulation: Path) -> None:
+    with looking(simulation.as_uri(), WIDE) as sight:
+        wide = sight.parts_of_tables()
+    with looking(simulation.as_uri(), PHONE) as sight:
+        assert sight.cut() == []
+        assert sight.parts_of_tables() == wide
+        assert sight.page.get_by_role("columnheader").count() > 8
+
+
 def test_all_that_scrolls_is_reached_by_keyboard(simulation: Path) -> None:
     with looking(simulation.as_uri(), PHONE) as sight:
         reached = sight.by_tab(8)
