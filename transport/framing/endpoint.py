@@ -273,7 +273,10 @@ class Endpoint:
 
     def _receive_handshake(self, sender: Address, kind: int, datagram: memoryview, now: float) -> bool:
         if kind == CONFIRM:
-            return self._lines.hear_confirm(sender, datagram)
+            confirmed = self._lines.hear_confirm(sender, datagram)
+            if confirmed and sender in self._outgoing and self._outgoing[sender].seems_away:
+                self._ask_again(sender)
+            return confirmed
         if kind == OPEN:
             answer = self._lines.hear_open(sender, datagram, now)
             if answer is not None:

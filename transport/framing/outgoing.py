@@ -136,8 +136,13 @@ class Outgoing:
             if message.id == message_id:
                 self._forget(message)
 
+    @property
+    def seems_away(self) -> bool:
+        """Whether the receiver has never answered, or not in time."""
+        return self._peer_life == NO_LIFE or self._round_trip.backoff > 0
+
     def ask_again(self) -> None:
-        """The link was interrupted, or there is a new line: ask at once, without waiting for the timeout."""
+        """The link was interrupted, there is a new line, or who seemed away is back: ask at once."""
         self._round_trip.backoff = 0
         self._doubt()
 

@@ -185,6 +185,25 @@ def test_a_silent_receiver_costs_probes_and_no_data() -> None:
     assert sum(map(len, sent)) < 80 * 120, "one small datagram per timeout"
 
 
+def test_who_comes_late_and_is_heard_is_asked_at_once() -> None:
+    """Nobody waits for a timeout any more once the other one has confirmed a line, which no recording can."""
+    a, b = keyed("a", life(1)), keyed("b", life(2))
+    a.send("b", [b"knock"], give_up_at=9.0)
+    drain(a)  # b is not there yet
+    b.send("a", [b"come in"], give_up_at=9.0)
+    passed = converse(b, a, now=0.1)
+    assert taken(a) == [b"come in"]
+    assert taken(b) == [b"knock"]
+    later = life(3)
+    for number, datagram in enumerate([datagram for sender, datagram in passed if sender == "b"]):
+        deaf = keyed("a", later)
+        deaf.send("b", [b"knock"], give_up_at=9.0)
+        drain(deaf)
+        deaf.receive_datagram("b", datagram, 0.2)
+        answers = len(drain(deaf, 0.2))
+        assert answers <= 1, f"datagram {number} that was played back is asked for what it missed"
+
+
 def test_a_link_that_swallows_chunks_but_not_probes_is_named_in_the_error() -> None:
     a, b = keyed("a", life(1)), keyed("b", life(2))
     a.send("b", [bytes(300)], give_up_at=5.0)
