@@ -87,7 +87,7 @@ class Child:
         """The fact of a line; any other line is remembered as the last words."""
         try:
             fact = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             self.last_words = line.strip() or self.last_words
             return None
         if not isinstance(fact, dict):

@@ -56,7 +56,14 @@ from veilsum.roles.process.chain_fields import (
     unpack_attempts,
     unpack_chain,
 )
-from veilsum.roles.process.disk.part_files import DamagedFile, Part, forget_parts, read_part, write_part
+from veilsum.roles.process.disk.part_files import (
+    DamagedFile,
+    Part,
+    forget_parts,
+    read_no_more,
+    read_part,
+    write_part,
+)
 from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
@@ -103,7 +110,12 @@ class StateFolder:
     def acquire(self) -> None:
         """Move in, or refuse because another process of this party is there."""
         make_private_folder(self.folder)
-        descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.folder / _LOCK, flags, 0o600)
+        except OSError as error:
+            problem = f"cannot be opened ({error.strerror})"
+            raise CheckpointError(self.folder / _LOCK, problem, "correct the folder") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -372,8 +384,7 @@ def _checksum(fields: Mapping[str, Any]) -> str:
 
 def _read_fields(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            fields = json.loads(file.read(_LONGEST_FILE))
+        fields = json.loads(read_no_more(path, _LONGEST_FILE))
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedFile(type(error).__name__) from None
     if not isinstance(fields, dict) or fields.get("format") != _FORMAT:

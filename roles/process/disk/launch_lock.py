@@ -18,7 +18,7 @@ EARLIER_RUN_FOLDER = "earlier-run"
 
 def hold(federation: Path) -> int:
     """Take the lock until the descriptor is closed, or its process ends; refused while another launch has it."""
-    descriptor = _taken(federation)
+    descriptor = _taken(federation, os.O_CREAT)
     if descriptor is None:
         raise ParameterError([f"{federation}: another veilsum launch is at work there: stop it first"])
     return descriptor
@@ -26,13 +26,14 @@ def hold(federation: Path) -> int:
 
 def require_no_run_aside(federation: Path) -> None:
     """Refuse to begin where a launch that was killed left a run aside; its own processes begin under its lock."""
-    aside = federation / EARLIER_RUN_FOLDER
-    if not aside.exists():
+    if not (federation / EARLIER_RUN_FOLDER).exists():
         return
-    descriptor = _taken(federation)
-    if descriptor is not None:
+    if os.path.lexists(federation / LOCK):
+        descriptor = _taken(federation, 0)
+        if descriptor is None:
+            return
         os.close(descriptor)
-        raise ParameterError([aside_refusal(federation)])
+    raise ParameterError([aside_refusal(federation)])
 
 
 def aside_refusal(federation: Path) -> str:
@@ -42,8 +43,15 @@ def aside_refusal(federation: Path) -> str:
     )
 
 
-def _taken(federation: Path) -> int | None:
-    descriptor = os.open(federation / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _taken(federation: Path, creating: int) -> int | None:
+    """The lock; None if somebody has it. A folder of a stranger may have a link in its place, which is not followed."""
+    try:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | creating
+        descriptor = os.open(federation / LOCK, flags, 0o600)
+    except OSError as error:
+        raise ParameterError(
+            [f"{federation / LOCK} cannot be opened ({error.strerror}): correct the folder"]
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -29,7 +29,7 @@ from veilsum.roles.monitor.history import RunHistory, RunState
 from veilsum.roles.monitor.log_tail import LogTail
 from veilsum.roles.process.checkpoint import CheckpointError, StateFolder
 from veilsum.roles.process.context import RoleOptions, enter_role
-from veilsum.roles.process.disk.launch_lock import EARLIER_RUN_FOLDER
+from veilsum.roles.process.disk.launch_lock import EARLIER_RUN_FOLDER, LOCK
 from veilsum.roles.process.held_model import held_model
 from veilsum.roles.process.persistent_state import PersistentState
 
@@ -271,3 +271,14 @@ def test_a_launch_that_cannot_take_in_what_is_said_stops_at_once_and_says_why(tm
     with pytest.raises(ZeroDivisionError):
         asyncio.run(asyncio.wait_for(Launch(loaded, on_fact=fail).run(), 60))
     require_nothing_left(loaded.folder)
+
+
+def test_a_lock_that_a_stranger_linked_is_not_followed(tmp_path: Path) -> None:
+    loaded = with_a_run(tmp_path / "fed", "plain")
+    (loaded.folder / EARLIER_RUN_FOLDER).mkdir()
+    (loaded.folder / LOCK).symlink_to(tmp_path / "target")
+    with refusal(ParameterError, LOCK), EarlierRun(loaded.folder):
+        raise AssertionError("held by a link")
+    with refusal(ParameterError, LOCK):
+        enter_role(Role.CLIENT, RoleOptions(loaded.folder, "p1"))
+    assert not (tmp_path / "target").exists()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 from tests.support.brokers.broker import needs_mosquitto
 from tests.support.federations import make_federation
@@ -100,3 +101,10 @@ def test_a_launch_whose_logs_find_no_room_has_all_its_rounds_and_says_so_once(tm
     assert len(figures["rounds"]) == loaded.config.rounds
     assert len([text for text in figures["warnings"] if "server.log" in text and "space" in text]) == 1
     assert "Traceback" not in launched.stdout + launched.stderr
+
+
+def test_a_line_of_a_thousand_brackets_is_a_line_like_any_other() -> None:
+    """Only a party's own code writes it, past Python's standard error; it would have stopped everybody."""
+    child = children.Child("p1", cast(children.Process, None))
+    assert child.take("[" * 100_000) is None
+    assert child.take('{"fact": "told"}') == {"fact": "told"}

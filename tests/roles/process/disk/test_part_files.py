@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from itertools import combinations
@@ -13,7 +14,7 @@ import pytest
 from tests.support.refusals import refusal
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.events import AttemptBegan, RoundCommitted
-from veilsum.roles.process.checkpoint import KEPT, NothingReadable, StateFolder
+from veilsum.roles.process.checkpoint import KEPT, CheckpointError, NothingReadable, StateFolder
 from veilsum.roles.process.disk.part_files import COPY
 from veilsum.roles.process.persistent_state import PersistentState
 
@@ -138,3 +139,38 @@ def test_the_newest_checkpoint_of_each_of_three_models_is_kept(tmp_path: Path) -
     models = {path.name.removesuffix(COPY) for path in tmp_path.glob("model-*")}
     assert sorted(int(name.split("-")[1]) for name in models) == [4, 5, 6]
     assert len(list(tmp_path.glob("checkpoint-*"))) == KEPT + 2
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def too_long(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("harm", [endless, a_pipe, too_long])
+@pytest.mark.parametrize("which", ["model-*", "checkpoint-*"])
+def test_what_a_stranger_laid_into_a_folder_is_neither_waited_for_nor_read_for_ever(
+    tmp_path: Path, which: str, harm: Callable[[Path], None]
+) -> None:
+    folder_with(tmp_path / "alice", 2, 0)
+    for path in list((tmp_path / "alice").glob(which)):
+        path.unlink()
+        harm(path)
+    with refusal(NothingReadable, "alice"):
+        reopened(tmp_path / "alice")
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Whoever made the folder would have a file made where we may write."""
+    (tmp_path / "alice").mkdir(mode=0o700)
+    (tmp_path / "alice" / "lock").symlink_to(tmp_path / "target")
+    with refusal(CheckpointError, "lock"):
+        StateFolder(tmp_path / "alice", ALICE, SETTINGS).acquire()
+    assert not (tmp_path / "target").exists()
