@@ -2,16 +2,19 @@
 
 `veilsum launch` hears the facts as they are told, `veilsum page` reads them from the files, of a run that goes on or is
 over. Whoever wrote a log decides what stands in it: every value is checked, and what does not fit is as if it had not
-been said. What is kept is bounded, however long the logs are.
+been said. What is kept is bounded, however long the logs are: by numbers of rounds, processes and texts, and by the
+size of what rounds were told in detail. Of more the oldest rounds keep counts and means alone.
 
 A run that goes on from a checkpoint tells how many rounds it has; later ones that an earlier run had told are gone.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from veilsum.protocol.identifiers import SERVER
@@ -21,7 +24,14 @@ MOST_TEXTS = 200
 MOST_EACH = 20
 """So many failures of one round, and so many words about one party, are kept."""
 MOST_PARTIES = 20_000
+MOST_BYTES = 128 << 20
+"""So much of names, figures and failures is kept in all rounds together."""
+_MOST_METRICS = 20
 _LONGEST_TEXT = 500
+_LONGEST_NAME = 64
+"""Of a metric, a hash or a time."""
+_ENTRY, _REFERENCE = 150, 8
+"""Bytes of a figure or a text beside its characters, about, and of a name that is kept anyway."""
 _LARGEST = 2**53
 _LARGEST_FIGURE = 1e40
 """More than any float32; what is near the end of the floats cannot be drawn."""
@@ -39,11 +49,13 @@ class RunState(StrEnum):
 
 @dataclass
 class RoundSoFar:
-    """One round, counted from 1; it is committed once `members` are known."""
+    """One round, counted from 1; it is committed once it is known how many members it has."""
 
     number: int
     attempt: int = 1
     members: tuple[str, ...] = ()
+    """Nobody where only their count was kept."""
+    count: int = 0
     committed_at: str = ""
     model_sha256: str = ""
     losses: dict[str, float] = field(default_factory=dict)
@@ -53,17 +65,28 @@ class RoundSoFar:
     """Party -> bytes sent and received in this round."""
     told_loss: float | None = None
     failures: list[str] = field(default_factory=list)
+    size: int = 0
+    """Bytes of what is to be forgotten first, about."""
 
     @property
     def committed(self) -> bool:
-        return bool(self.members)
+        return self.count > 0
+
+    def condense(self) -> None:
+        """Keep what all together said, and of no party what it said."""
+        metrics, traffic = dict(islice(self.metrics.items(), _MOST_METRICS)), self.mean_traffic()
+        self.told_loss, self.losses = self.loss, {}
+        self.measured = {"": metrics} if metrics else {}
+        self.traffic = {"": (round(traffic[0]), round(traffic[1]))} if traffic is not None else {}
+        self.members, self.failures, self.size = (), [], 0
 
     @property
     def loss(self) -> float | None:
         """The training loss that the scheme found out, else the mean of what the parties told, each counted once."""
         if self.told_loss is not None:
             return self.told_loss
-        told = [loss for name, loss in self.losses.items() if not self.members or name in self.members]
+        counted = set(self.members or self.losses)
+        told = [loss for name, loss in self.losses.items() if name in counted]
         return sum(told) / len(told) if told else None
 
     @property
@@ -114,6 +137,7 @@ class RunHistory:
     heard_at: str = ""
     _warned_at: dict[str, str] = field(default_factory=dict)
     _ended_at: str = ""
+    _size: int = 0
 
     def take_all(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
         """Facts with whose log they stand in; whether there were any."""
@@ -129,7 +153,7 @@ class RunHistory:
         if not isinstance(what, str) or not name or not self._knows(name):
             return
         party = self.parties.setdefault(name, PartySoFar(name))
-        party.heard_at = _text(fact.get("at")) or party.heard_at
+        party.heard_at = _name(fact.get("at")) or party.heard_at
         self.heard_at = max(self.heard_at, party.heard_at)
         take = getattr(self, f"_take_{what}", None)
         if take is not None:
@@ -155,7 +179,8 @@ class RunHistory:
         if done is None or not self._speaks_for_all(party):
             return
         self.wanted = wanted or self.wanted
-        self.rounds = {number: one for number, one in self.rounds.items() if number <= done}
+        for number in [number for number in self.rounds if number > done]:
+            self._forget(number)
         self.state, self.detail = RunState.RUNNING, ""
         self._forget_warnings()
         if done == 0:
@@ -177,27 +202,32 @@ class RunHistory:
         if one is not None:
             party.round, party.doing = one.number, "trained"
             if loss is not None:
+                new = party.name not in one.losses
                 party.loss = one.losses[party.name] = loss
+                self._count(one, _ENTRY * new)
 
     def _take_round_committed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         one = self._round(fact)
         if one is None:
             return
         party.round, party.doing = one.number, "committed"
-        one.model_sha256 = one.model_sha256 or _text(fact.get("model_sha256"))
-        members = _names(fact.get("members"))
-        if members and (self._speaks_for_all(party) or not one.members):
-            one.members, one.committed_at = members, _text(fact.get("at"))
+        one.model_sha256 = one.model_sha256 or _name(fact.get("model_sha256"))
+        members = tuple(map(self._known, _names(fact.get("members"))))
+        if members and (self._speaks_for_all(party) or not one.committed):
+            one.members, one.count, one.committed_at = members, len(members), _name(fact.get("at"))
             one.attempt = _whole(fact.get("attempt")) or one.attempt
             one.told_loss = _number(fact.get("loss"))
+            unknown = (name for name in members if name not in self.parties)
+            self._count(one, _REFERENCE * len(members) + _size_of(unknown))
 
     def _take_measured(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         one, metrics = self._round(fact), fact.get("metrics")
         if one is not None and isinstance(metrics, dict):
-            told = {_text(name): _number(value) for name, value in list(metrics.items())[:20]}
+            told = {_name(name): _number(value) for name, value in islice(metrics.items(), _MOST_METRICS)}
+            one.model_sha256 = one.model_sha256 or _name(fact.get("model_sha256"))
             if known := {name: value for name, value in told.items() if value is not None}:
                 one.measured[party.name] = known
-            one.model_sha256 = one.model_sha256 or _text(fact.get("model_sha256"))
+                self._count(one, _ENTRY + _size_of(known))
 
     def _take_traffic(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         sent, received = _whole(fact.get("sent_bytes")), _whole(fact.get("received_bytes"))
@@ -207,13 +237,16 @@ class RunHistory:
         more = max(0, sent - party.sent_bytes), max(0, received - party.received_bytes)
         party.sent_bytes, party.received_bytes = sent, received
         if done in self.rounds:
-            known = self.rounds[done].traffic.get(party.name, (0, 0))
-            self.rounds[done].traffic[party.name] = (known[0] + more[0], known[1] + more[1])
+            one = self.rounds[done]
+            new, known = party.name not in one.traffic, one.traffic.get(party.name, (0, 0))
+            one.traffic[party.name] = (known[0] + more[0], known[1] + more[1])
+            self._count(one, _ENTRY * new)
 
     def _take_round_failed(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         one = self._round(fact)
         if one is not None and self._speaks_for_all(party) and len(one.failures) < MOST_EACH:
             one.failures.append(_why(fact))
+            self._count(one, _size_of(one.failures[-1:]))
 
     def _take_run_finished(self, party: PartySoFar, fact: Mapping[str, Any]) -> None:
         party.doing = party.ending = "finished"
@@ -254,6 +287,10 @@ class RunHistory:
     def _knows(self, name: str) -> bool:
         return name in self.parties or len(self.parties) < MOST_PARTIES
 
+    def _known(self, name: str) -> str:
+        """The name as we have it already, so that rounds share it."""
+        return self.parties[name].name if name in self.parties else name
+
     def _round(self, fact: Mapping[str, Any]) -> RoundSoFar | None:
         """The round that a fact names; of too many the oldest is forgotten."""
         number = _whole(fact.get("round"))
@@ -263,8 +300,23 @@ class RunHistory:
             oldest = min(self.rounds)
             if number < oldest:
                 return None
-            del self.rounds[oldest]
+            self._forget(oldest)
         return self.rounds.setdefault(number, RoundSoFar(number))
+
+    def _forget(self, number: int) -> None:
+        self._size -= self.rounds.pop(number).size
+
+    def _count(self, one: RoundSoFar, size: int) -> None:
+        """Add what a round was told; of too much the oldest rounds are condensed, some at once, as it takes a while."""
+        one.size += size
+        self._size += size
+        if self._size <= MOST_BYTES:
+            return
+        for _, old in sorted(self.rounds.items()):
+            self._size -= old.size
+            old.condense()
+            if self._size <= MOST_BYTES * 3 // 4:
+                return
 
 
 def metric_words(metrics: Mapping[str, float]) -> str:
@@ -272,6 +324,10 @@ def metric_words(metrics: Mapping[str, float]) -> str:
     return ", ".join(
         f"{'test loss' if name == 'loss' else name} {value:.4f}" for name, value in metrics.items()
     )
+
+
+def _size_of(texts: Iterable[str]) -> int:
+    return sum(_ENTRY + sys.getsizeof(text) for text in texts)
 
 
 def _note(texts: dict[str, list[str]], text: str, who: str, most: int = MOST_TEXTS) -> None:
@@ -288,6 +344,10 @@ def _why(fact: Mapping[str, Any]) -> str:
 
 def _text(value: object) -> str:
     return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    return value[:_LONGEST_NAME] if isinstance(value, str) else ""
 
 
 def _whole(value: object) -> int | None:

@@ -17,7 +17,7 @@ def rounds_table(history: RunHistory) -> str:
     if not rounds:
         return ""
     rows = [
-        (str(one.number), str(len(one.members)), _figure(one.loss), metric_words(one.metrics))
+        (str(one.number), str(one.count), _figure(one.loss), metric_words(one.metrics))
         for one in rounds[-MOST_SHOWN:]
     ]
     left_out = len(rounds) - len(rows)
@@ -32,7 +32,7 @@ def rounds_figures(history: RunHistory) -> list[dict[str, Any]]:
 def _figures(one: RoundSoFar) -> dict[str, Any]:
     return {
         "round": one.number,
-        "members": [name for name in one.members if name != SERVER],
+        "members": [name for name in one.members if name != SERVER] if one.members else None,
         "loss": one.loss,
         "metrics": one.metrics,
     }

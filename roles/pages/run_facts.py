@@ -131,7 +131,7 @@ def _latest(seen: Seen, state: str) -> str:
         return f"{state}: no round is committed yet"
     last, measured = seen.rounds[-1] if seen.rounds else None, _newest_metrics(seen)
     if last is not None and last.number == seen.done:
-        told = f"{state}: round {last.number} of {seen.wanted} committed by {len(last.members)} parties"
+        told = f"{state}: round {last.number} of {seen.wanted} committed by {last.count} parties"
     else:
         told = f"{state}: {seen.done} of {seen.wanted} rounds committed"
     return (
@@ -181,7 +181,7 @@ def _tiles(seen: Seen, late: dict[str, str], seconds: Mapping[int, float]) -> It
     elif rounds:
         yield (
             "in the last round",
-            str(len(rounds[-1].members)),
+            str(rounds[-1].count),
             f"of {len(seen.loaded.roster.participants)} parties",
         )
 
@@ -237,12 +237,12 @@ def _bytes(seen: Seen, name: str) -> tuple[int, int]:
 
 
 def _round(seen: Seen, one: RoundSoFar, seconds: float | None) -> dict[str, Any]:
-    traffic, count = one.mean_traffic(), len(one.members)
+    traffic, count = one.mean_traffic(), one.count
     best = headline(one.metrics)
     absent = sorted(set(seen.loaded.roster.participants) - set(one.members))
     return {
         "number": one.number,
-        "members": f"all {count}" if not absent else f"{count}, without {_who(absent)}",
+        "members": _members(count, absent, named=bool(one.members)),
         "attempt": one.attempt,
         "loss": "–" if one.loss is None else f"{one.loss:.4f}",
         "metric": "–" if best is None else f"{best[1]:.4f}",
@@ -251,6 +251,12 @@ def _round(seen: Seen, one: RoundSoFar, seconds: float | None) -> dict[str, Any]
         "received": "–" if traffic is None else _size(traffic[1]),
         "model": printable(one.model_sha256[:_SHORT_HASH]) or "–",
     }
+
+
+def _members(count: int, absent: Sequence[str], *, named: bool) -> str:
+    if not named:
+        return str(count)
+    return f"{count}, without {_who(absent)}" if absent else f"all {count}"
 
 
 def _failures(seen: Seen) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,7 @@
 a connection that sends no request     is ended after REQUEST_WITHIN_S
 an answer                              ends its connection: whoever is to be answered again asks within the same time
 a client that takes nothing in         is ended when what waits for it did not shrink for READ_WITHIN_S
-more connections than MOST_CONNECTIONS are answered with 503
+of more connections than MOST_CONNECTIONS the oldest is ended that has not asked yet; where all have asked, the newest
 Ctrl-C                                 ends all streams, and what is left after END_WITHIN_S
 """
 
@@ -23,6 +23,8 @@ from veilsum.roles.cli.signals import stopping_in_order
 
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 64
+_AT_ONCE = 32
+"""So many connections are taken in before those that are too many are ended, so that descriptors stay few."""
 REQUEST_WITHIN_S = 10.0
 READ_WITHIN_S = 20.0
 END_WITHIN_S = 3
@@ -34,7 +36,17 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._unread = 0
+        self._since = self.loop.time()
         self._look = self.loop.call_later(REQUEST_WITHIN_S, self._require_request)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Whoever only connects loses its place to who comes later and asks; who has asked keeps it."""
+        known = [one for one in self.connections if isinstance(one, PatientProtocol)]
+        oldest = min((one for one in known if one.cycle is None), key=lambda one: one._since)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._look.cancel()
@@ -69,7 +81,7 @@ def open_port(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((LOOPBACK, port))
-        listening.listen(MOST_CONNECTIONS)
+        listening.listen(_AT_ONCE)
     except (OSError, OverflowError) as error:
         listening.close()
         why = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
@@ -89,7 +101,7 @@ def make_server(app: Starlette) -> QuietServer:
         server_header=False,
         headers=[("Connection", "close")],
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        backlog=_AT_ONCE,
         timeout_graceful_shutdown=END_WITHIN_S,
     )
     return QuietServer(config)

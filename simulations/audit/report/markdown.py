@@ -1,12 +1,13 @@
 """Figures into a Markdown page, between two marks, so that no number in the page is typed by hand.
 
-Templates that escape for HTML would be wrong here: an entity in a code span is shown as it stands. Every cell goes
-through `_shown` instead.
+Templates that escape for HTML would be wrong here: an entity in a code span is shown as it stands, and Markdown has
+markup of its own. A view may be a stranger's, so that every cell, sentence and note goes through `_shown` instead.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from veilsum.simulations.audit.rows.row import Row, also, common_cells
 from veilsum.transport.printable import printable, printable_lines
 
 FIGURES, CURVES, MATRIX = "figures", "ppc", "matrix"
+_MARKUP = re.compile(r"[\\`*_\[\]!<>#~&$]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""What can begin markup inside a line, GitHub's formulas and links of bare addresses included. Round brackets cannot
+once square ones are escaped, and stay readable."""
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?\w+;")
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -53,7 +58,7 @@ def figures(
     said: Summary | None = None,
 ) -> str:
     """Sentences, verdicts, rows and the table of models, without anything that differs from machine to machine."""
-    parts = [f"Made by `{command}`.", *_sentences(said), "## Verdicts"]
+    parts = [f"Made by {_in_code(command)}.", *_sentences(said), "## Verdicts"]
     parts.append(
         markdown_table(
             ("scheme", "defence", "adversary", "case", "verdict", "why"),
@@ -82,7 +87,7 @@ def figures(
         "also",
     )
     parts.append(markdown_table(columns, [_cells(row) for row in rows]))
-    parts += [f"- {note}" for note in notes]
+    parts += [f"- {_shown(note)}" for note in notes]
     return "\n\n".join(parts)
 
 
@@ -91,7 +96,7 @@ def table_in(path: Path, name: str) -> list[list[str]]:
     begin, end = marks(name)
     body = require_marks(path, name).read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
     lines = [line.strip().strip("|").split("|") for line in body.splitlines() if line.startswith("|")]
-    return [[html.unescape(cell.strip()) for cell in line] for line in lines[:1] + lines[2:]]
+    return [[_read(cell.strip()) for cell in line] for line in lines[:1] + lines[2:]]
 
 
 def _sentences(said: Summary | None) -> list[str]:
@@ -102,10 +107,10 @@ def curve_figures(
     command: str, tables: Sequence[Table], notes: Sequence[str], said: Summary | None = None
 ) -> str:
     """Points and CAP of `veilsum audit ppc`."""
-    parts = [f"Made by `{command}`.", *_sentences(said)]
+    parts = [f"Made by {_in_code(command)}.", *_sentences(said)]
     for table in tables:
         parts += [f"{table.title}.", markdown_table(table.columns, table.rows)]
-    return "\n\n".join([*parts, *notes])
+    return "\n\n".join([*parts, *map(_shown, notes)])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -119,6 +124,19 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(_shown(cell) for cell in line)} |" for line in lines)
 
 
-def _shown(cell: str) -> str:
+def _shown(text: str) -> str:
     """A view may be a stranger's: what is not printable is escaped, and nothing of it is markup or ends the cell."""
-    return html.escape(printable(cell), quote=False).replace("|", "&#124;")
+    return _MARKUP.sub(r"\\\g<0>", printable(text)).replace("|", "&#124;")
+
+
+def _read(cell: str) -> str:
+    """The text that a cell shows."""
+    return _ESCAPED.sub(lambda found: found[1] or html.unescape(found[0]), cell)
+
+
+def _in_code(command: str) -> str:
+    """In code style nothing is markup but as many backticks as it began with."""
+    said = printable(command)
+    fence = "`" * (1 + max(map(len, re.findall("`+", said)), default=0))
+    room = " " if len(fence) > 1 else ""
+    return f"{fence}{room}{said}{room}{fence}"

@@ -67,6 +67,15 @@ def worst_only(found: Sequence[Verdict]) -> list[str]:
     return [name for name, some in cases.items() if some == {WORST}]
 
 
+def of_batches(rows: Sequence[Row]) -> list[Row]:
+    """All but attacks on fewer images than a batch has: what is found otherwise is found in training, too."""
+    return [
+        row
+        for row in rows
+        if row.row != "attack" or row.recorded or row.images is None or row.images >= REALISTIC_IMAGES
+    ]
+
+
 def _cases(attacks: Sequence[Row]) -> dict[str, Sequence[Row]]:
     """The rows that each case of a cell is judged by."""
     if any(row.recorded for row in attacks):

@@ -5,7 +5,8 @@
     veilsum audit all --scale quick --fail-on batch-leaks --accept 'plain/*/*' --accept 'perturbed/*/*'
 
 Every scheme without a defence in training is attacked twice: with one image behind an update, the worst case, and with
-a realistic batch of 16. With a defence it is the worst case only, so that `--fail-on batch-leaks` says nothing of it.
+a realistic batch of 16. With a defence it is the worst case only, so that `--fail-on batch-leaks` says nothing of
+images there.
 It also prints which scheme hides and which recovers the local and the global model, as measured, and at the end the
 matrix of the threat model: what each adversary gets under each scheme. Smoke scale leaves out
 the attacks that train generators or shadow models, and says so. Ctrl-C keeps the rows done so far.

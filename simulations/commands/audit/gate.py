@@ -30,8 +30,8 @@ def add_gate_options(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=(ANY_CASE, IN_A_BATCH),
         help="end with exit code 3 if a verdict is LEAKS: any verdict, or those of a realistic batch and of what no "
-        "batch changes, so that cells attacked in the worst case only, as `all` does under a defence in training, are "
-        "named and not judged; 1 if something could not be judged",
+        "batch changes, as members; images attacked in the worst case only, as `all` does under a defence in training, "
+        "are not judged, and their cells are named; 1 if something could not be judged",
     )
     parser.add_argument(
         "--accept",
@@ -56,16 +56,18 @@ def require_gate(args: argparse.Namespace) -> None:
 
 def gate(outcome: Outcome, args: argparse.Namespace) -> int:
     """The exit code, with the reason on standard error."""
-    from veilsum.simulations.audit.report.verdicts import LEAKS, WORST, unjudged, verdicts, worst_only
+    from veilsum.simulations.audit.report.verdicts import LEAKS, of_batches, unjudged, verdicts, worst_only
 
     if args.fail_on is None:
         return EXIT_OK
     found = verdicts(outcome.rows)
     leaks = [one for one in found if one.word == LEAKS]
-    counted = [one for one in found if args.fail_on == ANY_CASE or one.case != WORST]
+    counted = found if args.fail_on == ANY_CASE else verdicts(of_batches(outcome.rows))
     stopped = [one for one in counted if one.word == LEAKS and not _accepted(one, args.accept or ())]
     if args.fail_on == IN_A_BATCH and worst_only(found):
-        _say(f"worst case only, of which {IN_A_BATCH} says nothing: {', '.join(worst_only(found))}")
+        _say(
+            f"images in the worst case only, of which {IN_A_BATCH} says nothing: {', '.join(worst_only(found))}"
+        )
     for name in args.accept or ():
         if not any(fnmatchcase(one.name, name) for one in leaks):
             _say(f"--accept {name} was not needed: nothing of that name leaks")

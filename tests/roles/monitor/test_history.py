@@ -17,6 +17,7 @@ from veilsum.roles.monitor import history as module
 from veilsum.roles.monitor import log_tail
 from veilsum.roles.monitor.history import RunHistory, RunState
 from veilsum.roles.monitor.log_tail import LogTail
+from veilsum.roles.monitor.rounds_told import rounds_figures
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -142,6 +143,64 @@ def test_what_is_kept_is_bounded(monkeypatch: Any) -> None:
     assert [one.number for one in history.committed()] == [15, 16, 17, 18, 19]
     assert len(history.warnings) == 3
     assert len(history.parties) == 4
+
+
+def hostile(what: str, number: int) -> list[tuple[str, dict[str, Any]]]:
+    """A round whose logs tell long names that no other round has."""
+    long = f"{what}-{number}-" + "\U0001f600" * 200
+    names, figures = [f"{one}{long}" for one in range(200)], {f"{one}{long}": 0.5 for one in range(20)}
+    told: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        "members": [("server", {"fact": "round_committed", "round": number, "members": names})],
+        "metrics": [(f"p{one}", {"fact": "measured", "metrics": figures}) for one in range(20)],
+        "failures": [("server", {"fact": "round_failed", "detail": name}) for name in names],
+        "losses": [(f"p{one}", {"fact": "trained", "loss": 0.5}) for one in range(200)],
+        "traffic": [
+            (f"p{one}", {"fact": "traffic", "rounds_done": number, "sent_bytes": 1, "received_bytes": 1})
+            for one in range(200)
+        ],
+    }
+    begun = {"fact": "round_began", "round": number}
+    return [("server", begun), *((writer, {"round": number, **fact}) for writer, fact in told[what])]
+
+
+@pytest.mark.parametrize("what", ["members", "metrics", "failures", "losses", "traffic"])
+def test_what_rounds_were_told_in_detail_is_bounded_in_memory(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
+    history = told(server=[STARTED])
+    tracemalloc.start()
+    try:
+        for number in range(1, 201):
+            history.take_all(hostile(what, number))
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(history.rounds) == 200
+    assert sum(one.size for one in history.rounds.values()) == history._size <= module.MOST_BYTES
+
+
+def test_of_too_much_the_oldest_rounds_keep_their_count_and_means_and_the_newest_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 10_000)
+    history = told(server=[STARTED])
+    for number in range(1, 21):
+        for party, value in (("p1", 1.0), ("p2", 2.0)):
+            history.take({"fact": "trained", "round": number, "loss": value}, party)
+            history.take({"fact": "measured", "round": number, "metrics": {"accuracy": value / 4}}, party)
+        history.take(a_round(number), "server")
+        history.take(
+            {"fact": "traffic", "rounds_done": number, "sent_bytes": 9 * number, "received_bytes": 0}, "p1"
+        )
+    oldest, newest = history.committed()[0], history.committed()[-1]
+    assert (oldest.members, newest.members) == ((), ("p1", "p2"))
+    assert (oldest.losses, sorted(newest.losses)) == ({}, ["p1", "p2"])
+    for one in (oldest, newest):
+        assert (one.count, one.loss, one.metrics, one.mean_traffic()) == (2, 1.5, {"accuracy": 0.375}, (9, 0))
+    assert rounds_figures(history)[0]["members"] is None
+    history.take(STARTED, "server")
+    assert (history.rounds, history._size) == ({}, 0)
 
 
 def lines(*facts: dict[str, Any]) -> str:

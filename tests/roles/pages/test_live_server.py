@@ -96,6 +96,40 @@ def test_who_connects_and_says_nothing_is_hung_up_on(
                 assert one.recv(1) == b""
 
 
+def test_who_only_connects_loses_its_place_to_who_comes_later_and_keeps_nobody_out(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 10 * WITHIN_S)
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 8)
+    with serving_page(loaded, tmp_path) as served, contextlib.ExitStack() as held, served.stream() as changes:
+        assert set(next(changes)) == set(PARTS)
+        idle = [held.enter_context(served.connect()) for _ in range(40)]
+        for one in idle[:-7]:
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+        for one in idle[-7:]:
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+        assert served.ask()[0] == 200
+        served.run.commit(1)
+        assert any("rounds" in one for one in changes)
+
+
+def test_where_all_have_asked_a_new_connection_is_closed(
+    loaded: LoadedFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
+    with serving_page(loaded, tmp_path) as served, served.stream() as one, served.stream() as another:
+        assert next(one)
+        assert next(another)
+        with served.connect() as third, contextlib.suppress(ConnectionResetError):
+            assert third.recv(1) == b""
+        served.run.commit(1)
+        for changes in (one, another):
+            assert any("rounds" in change for change in changes)
+
+
 @pytest.mark.parametrize(
     "first",
     [

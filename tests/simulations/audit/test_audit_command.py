@@ -58,6 +58,16 @@ def test_a_check_of_batches_names_what_was_attacked_in_the_worst_case_only_and_i
     assert capsys.readouterr().err == ""
 
 
+def test_members_that_are_told_leak_in_training_too_where_no_batch_was_attacked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told, hidden = (row(None, None, attack="mia-loss", extra={"auc": auc}) for auc in (0.9, 0.5))
+    assert ended(Outcome([LEAK, told]), "batch-leaks") == 3
+    require_mentions(capsys.readouterr().err, "masked/none/server", "mia-loss", "worst")
+    assert ended(Outcome([LEAK, told]), "batch-leaks", "masked/*/*") == 0
+    assert ended(Outcome([LEAK, hidden]), "batch-leaks") == 0
+
+
 def test_an_accepted_leak_passes_and_a_name_that_was_not_needed_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
