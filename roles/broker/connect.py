@@ -16,6 +16,7 @@ from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.broker.logins import OBSERVER, PASSWORD_FILE, is_observer, read_login, read_password
 from veilsum.roles.federation.folder import LoadedFederation
 from veilsum.transport.base import ConnectionRequest, RoleTransport, TransportFactory
+from veilsum.transport.errors import BadSetting
 from veilsum.transport.mqtt.broker_address import BrokerAddress, MqttVersion, Tls
 from veilsum.transport.mqtt.link import MqttLink
 from veilsum.transport.mqtt.topics import Topics
@@ -38,11 +39,19 @@ def broker_address(loaded: LoadedFederation, name: str, key_folder: Path) -> Bro
     )
 
 
-def transport_over_broker(loaded: LoadedFederation, key_folder: Path) -> TransportFactory:
-    """What opens the MQTT transport of the party whose keys are in the folder."""
+def transport_over_broker(loaded: LoadedFederation, name: str, key_folder: Path) -> TransportFactory:
+    """What opens the MQTT transport of a party; its login, and whom it trusts as the broker, are read at once."""
+    address = broker_address(loaded, name, key_folder)
+    if address.tls is not None:
+        try:
+            address.tls.context()
+        except BadSetting as refusal:
+            raise ParameterError(
+                [f"{refusal}: get {loaded.config.broker_ca} from the organiser"]
+            ) from refusal
 
     def open_transport(request: ConnectionRequest) -> RoleTransport:
-        return MqttTransport(broker_address(loaded, request.address, key_folder), request)
+        return MqttTransport(address, request)
 
     return open_transport
 

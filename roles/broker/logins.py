@@ -28,7 +28,11 @@ from pathlib import Path
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import require_party_id
 from veilsum.protocol.randomness import RandomBytes
-from veilsum.roles.federation.private_files import create_private_file, read_private_file
+from veilsum.roles.federation.private_files import (
+    PrivateFileError,
+    create_private_file,
+    read_private_file,
+)
 from veilsum.roles.process.entropy import system_entropy
 
 OBSERVER = "observer"
@@ -61,7 +65,14 @@ def create_login(folder: Path, name: str, random: RandomBytes = system_entropy) 
 
 
 def read_password(folder: Path) -> str:
-    return read_private_file(folder / PASSWORD_FILE).decode("ascii").strip()
+    try:
+        return read_private_file(folder / PASSWORD_FILE).decode("ascii").strip()
+    except UnicodeDecodeError:
+        problem, remedy = (
+            "is no password that veilsum wrote",
+            "restore it, or have the keys made and enrolled anew",
+        )
+        raise PrivateFileError(folder / PASSWORD_FILE, problem, remedy) from None
 
 
 def read_login(folder: Path) -> tuple[str, str]:

@@ -32,8 +32,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -44,7 +42,6 @@ from typing import Any
 import numpy as np
 
 from veilsum.protocol.agreed.roster import Roster
-from veilsum.protocol.crypto.domains import domain_tag, length_prefixed
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.protocol.machines.participation import Given, ParticipationRecord, Spent
@@ -56,11 +53,17 @@ from veilsum.roles.process.chain_fields import (
     unpack_attempts,
     unpack_chain,
 )
+from veilsum.roles.process.disk.checkpoint_file import (
+    FORMAT,
+    FORMAT_VERSION,
+    OtherVersion,
+    encode_fields,
+    read_fields,
+)
 from veilsum.roles.process.disk.part_files import (
     DamagedFile,
     Part,
     forget_parts,
-    read_no_more,
     read_part,
     write_part,
 )
@@ -68,10 +71,7 @@ from veilsum.roles.process.persistent_state import PersistentState
 
 KEPT = 3
 _LOCK = "lock"
-_FORMAT = "veilsum checkpoint"
-_FORMAT_VERSION = 5
 _NAME = re.compile(r"checkpoint-(\d{12})\.json")
-_LONGEST_FILE = 64 * 1024 * 1024
 
 
 class CheckpointError(LocalProtocolError):
@@ -140,10 +140,26 @@ class StateFolder:
 
     def exists(self) -> bool:
         """Whether any checkpoint is here, readable or not."""
-        return any(True for _ in self._files())
+        with self._reading():
+            return any(True for _ in self._files())
 
     def load(self) -> Saved:
-        """The newest checkpoint that is whole; refused if it was made under other settings."""
+        """The newest checkpoint that is whole; refused if it was made under other settings, or may not be read."""
+        with self._reading():
+            return self._load()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What may not be read is no damage: an older state in its place would undo what was committed."""
+        try:
+            yield
+        except OSError as error:
+            path = Path(error.filename or self.folder)
+            raise CheckpointError(
+                path, f"cannot be read ({error.strerror})", "correct its owner and mode, and start again"
+            ) from error
+
+    def _load(self) -> Saved:
         if not self.exists():
             raise CheckpointError(
                 self.folder, "there is no checkpoint", f"run {self._party} first, or correct the folder"
@@ -153,12 +169,12 @@ class StateFolder:
         unreadable = 0
         for _, path in sorted(self._files(), reverse=True):
             try:
-                fields = _read_fields(path)
+                fields = read_fields(path)
                 self._require_ours(path, fields)
-            except _OtherVersion as other:
+            except OtherVersion as other:
                 raise CheckpointError(
                     path,
-                    f"it has format {other}, and this version of veilsum reads and writes {_FORMAT_VERSION} only",
+                    f"it has format {other}, and this version of veilsum reads and writes {FORMAT_VERSION} only",
                     "end the run with the version that wrote it, or begin a new one with --fresh",
                 ) from None
             except DamagedFile as damage:
@@ -186,8 +202,8 @@ class StateFolder:
     def knows_other_chain_than(self, roster: Roster) -> bool:
         """Whether what is here, readable under whatever settings, is of another chain of models than the roster's."""
         for _, path in sorted(self._files(), reverse=True):
-            with contextlib.suppress(DamagedFile):
-                chain, anchor = _read_fields(path)["chain"], roster.anchor
+            with contextlib.suppress(DamagedFile), self._reading():
+                chain, anchor = read_fields(path)["chain"], roster.anchor
                 return chain is not None and anchor is not None and chain["chain"] != anchor.chain.hex()
         return False
 
@@ -195,17 +211,18 @@ class StateFolder:
         """The most rounds that any readable checkpoint here tells of, made under whatever settings."""
         told = [0]
         for _, path in self._files():
-            with contextlib.suppress(DamagedFile):
-                told.append(_read_fields(path)["rounds_done"])
+            with contextlib.suppress(DamagedFile), self._reading():
+                told.append(read_fields(path)["rounds_done"])
         return max(told)
 
     def save(self, state: PersistentState) -> None:
         """Make the state durable; returns only when it is on disk."""
+        self._require_at_home()
         serial = self._serial + 1
         path = self.folder / f"checkpoint-{serial:012}.json"
         try:
             self._save_parts(state)
-            replace_private_file(path, _encode(self._fields(serial, state)))
+            replace_private_file(path, encode_fields(self._fields(serial, state)))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CheckpointError(
@@ -223,6 +240,18 @@ class StateFolder:
             raise CheckpointError(
                 self.folder, f"old checkpoints cannot be removed ({error.strerror})", "correct the folder"
             ) from error
+
+    def _require_at_home(self) -> None:
+        """Refuse to write where we have not moved in: the folder may have been moved away under us, or removed."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(self._lock), (self.folder / _LOCK).stat()):
+                    return
+            raise CheckpointError(
+                self.folder,
+                "it was moved or removed while the process that lives in it was running",
+                "put it back, and start again with --resume",
+            )
 
     def _save_parts(self, state: PersistentState) -> None:
         """Write the large parts that are not on disk yet; one that is still the same object is.
@@ -248,8 +277,8 @@ class StateFolder:
 
     def _fields(self, serial: int, state: PersistentState) -> dict[str, Any]:
         return {
-            "format": _FORMAT,
-            "format_version": _FORMAT_VERSION,
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
             "serial": serial,
             "party": self._party,
             "settings": self._settings,
@@ -307,7 +336,7 @@ class StateFolder:
                 path.unlink(missing_ok=True)
                 continue
             try:
-                parts = _read_fields(path)["parts"]
+                parts = read_fields(path)["parts"]
             except DamagedFile:
                 continue
             model = parts["model"]["sha256"] if "model" in parts else ""
@@ -367,30 +396,3 @@ def _remember(state: PersistentState, newer: Mapping[str, Any]) -> None:
         state.record.spent.setdefault(newer["rounds_done"], None)
     if state.chain is not None and state.chain.next_state is None:
         state.chain = replace(state.chain, votes_here=False)
-
-
-class _OtherVersion(DamagedFile):
-    """A file is whole as far as one can tell, and of another version of the format."""
-
-
-def _encode(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps({**fields, "checksum": _checksum(fields)}, indent=1, sort_keys=True).encode() + b"\n"
-
-
-def _checksum(fields: Mapping[str, Any]) -> str:
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-    return hashlib.sha256(length_prefixed(domain_tag("checkpoint"), text)).hexdigest()
-
-
-def _read_fields(path: Path) -> dict[str, Any]:
-    try:
-        fields = json.loads(read_no_more(path, _LONGEST_FILE))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedFile(type(error).__name__) from None
-    if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
-        raise DamagedFile("it is no checkpoint")
-    if fields.get("format_version") != _FORMAT_VERSION:
-        raise _OtherVersion(str(fields.get("format_version"))[:20])
-    if fields.pop("checksum", None) != _checksum(fields):
-        raise DamagedFile("its checksum does not match")
-    return fields

@@ -91,7 +91,7 @@ def run_role(role: Role | str, options: RoleOptions, open_transport: TransportFa
     """
     context = enter_role(role, options)
     if open_transport is None:
-        open_transport = transport_over_broker(context.loaded, context.key_folder)
+        open_transport = transport_over_broker(context.loaded, context.name, context.key_folder)
     log = RoleLog(context.name, options.log_format, logs=options.logs)
     checkpoints = StateFolder(
         options.state or state_folder(context.loaded.folder, context.name),

@@ -39,7 +39,8 @@ class Tls:
             if self.certificate is not None:
                 context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
-            raise BadSetting("tls", self, f"readable PEM files are needed ({error})") from error
+            files = ", ".join(str(file) for file in (self.ca, self.certificate, self.key) if file is not None)
+            raise BadSetting("tls", files, f"readable PEM files are needed ({error})") from error
         context.sslsocket_class = _TidySocket
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,13 +249,18 @@ async def _measure(words: Sequence[str], nursery: Nursery) -> dict[str, float]:
     import signal
     import sys
 
+    from veilsum.roles.cli.signals import stopping_in_order
+
     child = await nursery.fork([*words, "--json", "-"])
+    # The run is over: who does not want to wait for its figures is still told how it ended.
+    kill = partial(child.signal_group, signal.SIGKILL)
     try:
-        async with asyncio.timeout(EVALUATE_WITHIN_S):
-            said, _ = await asyncio.gather(child.stdout.read(), child.stderr.read())
-            code = await child.wait()
+        with stopping_in_order(kill):
+            async with asyncio.timeout(EVALUATE_WITHIN_S):
+                said, _ = await asyncio.gather(child.stdout.read(), child.stderr.read())
+                code = await child.wait()
     except TimeoutError:
-        child.signal_group(signal.SIGKILL)
+        kill()
         text = (
             f"veilsum: the model was not measured within {EVALUATE_WITHIN_S:g} s: veilsum {' '.join(words)}\n"
         )

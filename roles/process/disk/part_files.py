@@ -8,6 +8,7 @@ once. A file that is not what it should be is written anew from the other one, a
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -19,6 +20,7 @@ from veilsum.roles.federation.private_files import replace_private_file
 
 PART_NAME = re.compile(r"(model|memory|step|next-model|next-step)-\d{12}-[0-9a-f]{16}\.(f32|bin)")
 COPY = ".copy"
+_LOST = {errno.ENOENT, errno.EIO, errno.EISDIR}
 
 Part: TypeAlias = dict[str, Any]
 """Where a large part is: its file, its SHA-256 and its length in bytes."""
@@ -59,13 +61,21 @@ def read_part(folder: Path, part: Part, warnings: list[str]) -> bytes:
 
 
 def read_no_more(path: Path, most: int) -> bytes:
-    """The content of a regular file, or of a longer one its beginning: folders of strangers are read, too."""
-    # Without O_NONBLOCK, opening a pipe that has no writer would wait for one.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise DamagedFile(f"{path.name} is not a regular file")
-        return file.read(min(most, status.st_size) + 1)
+    """The content of a regular file, or of a longer one its beginning: folders of strangers are read, too.
+
+    A file that is gone or whose blocks cannot be read is damaged; whatever else keeps us from reading it is an OSError.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe that has no writer would wait for one.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise DamagedFile(f"{path.name} is not a regular file")
+            return file.read(min(most, status.st_size) + 1)
+    except OSError as error:
+        if error.errno in _LOST:
+            raise DamagedFile(f"{path.name}: {error.strerror}") from None
+        raise
 
 
 def forget_parts(folder: Path, wanted: set[str]) -> None:
@@ -77,10 +87,7 @@ def forget_parts(folder: Path, wanted: set[str]) -> None:
 
 
 def _whole(path: Path, part: Part) -> bytes:
-    try:
-        content = read_no_more(path, part["length"])
-    except OSError as error:
-        raise DamagedFile(f"{path.name}: {error.strerror}") from None
+    content = read_no_more(path, part["length"])
     if len(content) != part["length"] or hashlib.sha256(content).hexdigest() != part["sha256"]:
         raise DamagedFile(f"{path.name} is not the file it should be")
     return content

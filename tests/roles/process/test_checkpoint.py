@@ -337,3 +337,36 @@ def test_events_that_need_not_survive_are_not_noted() -> None:
     state = PersistentState(1, None)
     assert not state.note(RoundFailed(1, 0, AbortReason.TIMED_OUT))
     assert state == PersistentState(1, None)
+
+
+@pytest.mark.parametrize("which", ["checkpoint-", "model-"])
+def test_what_may_not_be_read_is_not_passed_over_for_an_older_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """As after a start by another user: the owner is corrected, and nothing was lost or written over."""
+    filled(tmp_path / "a", 3).release()
+    newest = max((tmp_path / "a").glob(f"{which}*"), key=lambda path: path.stat().st_mtime_ns)
+    opening = os.open
+
+    def denied(path: Any, *arguments: Any, **named: Any) -> int:
+        if Path(path).name == newest.name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opening(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", denied)
+    folder = open_folder(tmp_path / "a")
+    with refusal(CheckpointError, newest.name, "denied", "owner"):
+        folder.load()
+    monkeypatch.undo()
+    assert folder.load().state.rounds_done == 3
+
+
+def test_a_folder_that_is_moved_away_under_its_process_is_not_made_anew(tmp_path: Path) -> None:
+    """What is there goes on where it is now; a second one would lack the model and the lock."""
+    folder = filled(tmp_path / "a", 2)
+    (tmp_path / "a").rename(tmp_path / "moved")
+    with refusal(CheckpointError, str(tmp_path / "a"), "moved", "--resume"):
+        folder.save(PersistentState(2, model(1.0)))
+    assert not (tmp_path / "a").exists()
+    folder.release()
+    assert open_folder(tmp_path / "moved").load().state.rounds_done == 2

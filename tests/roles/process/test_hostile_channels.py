@@ -61,7 +61,7 @@ async def start_and_stop(loaded: LoadedFederation, name: str) -> None:
         on_gone=lambda _: None,
         connect_within_s=10.0,
     )
-    async with transport_over_broker(loaded, folder)(request) as transport:
+    async with transport_over_broker(loaded, name, folder)(request) as transport:
         with contextlib.suppress(Unreachable):
             await transport.send(SERVER, [b"anybody there?"], 0.3)
 

@@ -108,6 +108,30 @@ def test_a_role_that_cannot_begin_raises_a_typed_error_in_a_program_of_ones_own(
     assert not list(tmp_path.rglob("checkpoint-*"))
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "mode", "says"),
+    [
+        ("keys/p1/broker-password", None, 0o600, "exist"),
+        ("keys/p1/broker-password", b"secret", 0o644, "chmod"),
+        ("keys/p1/broker-password", b"\xff", 0o600, "password"),
+        ("broker/ca.pem", None, 0o644, "organiser"),
+        ("broker/ca.pem", b"-----BEGIN CERTIFICATE-----", 0o644, "organiser"),
+    ],
+)
+def test_a_login_or_authority_that_cannot_be_read_is_a_wrong_request_before_anything_is_written(
+    tmp_path: Path, file: str, content: bytes | None, mode: int, says: str
+) -> None:
+    folder = make_federation(tmp_path / "fed", broker_tls=True).folder
+    path = folder / file
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+        path.chmod(mode)
+    with refusal(ParameterError, path.name, says):
+        process.run_role("client", RoleOptions(folder, "p1"))
+    assert not (folder / "state").exists()
+
+
 def test_a_broker_program_that_does_not_answer_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
