@@ -177,7 +177,7 @@ def add_party(
 
 
 def add_newcomers(folder: Path, organiser_folder: Path, newcomers: Sequence[Newcomer]) -> SignedRoster:
-    """Enrol several parties in one version of the roster, or none of them."""
+    """Enrol several parties in one version of the roster, or none of them; each has the login that it brings."""
     signed = read_roster(folder / ROSTER_FILE)
     logins, evicted = logins_of(folder, signed), dict(signed.evicted)
     listed = {one.name for one in signed.roster.identities}
@@ -191,6 +191,7 @@ def add_newcomers(folder: Path, organiser_folder: Path, newcomers: Sequence[Newc
             )
         listed.add(name)
         evicted.pop(name, None)
+        logins.pop(name, None)
         if one.login is not None:
             logins[name] = one.login
     identities = (*signed.roster.identities, *(one.identity for one in newcomers))
