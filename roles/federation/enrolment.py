@@ -23,6 +23,7 @@ from veilsum.roles.broker.logins import (
     create_login,
     is_observer,
 )
+from veilsum.roles.broker.signed_login import create_signed_login
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.spelling import did_you_mean
@@ -166,7 +167,7 @@ def create_party(key_folder: Path, name: str, role: Role) -> tuple[Identity, str
     if (role is Role.SERVER) != (name == SERVER):
         raise ParameterError([f"the server is the party named {SERVER!r}, and no other: {name} is a {role}"])
     identity = create_identity(key_folder, name, role, with_rsa=role is Role.PEER)
-    return identity, create_login(key_folder, name)
+    return identity, create_signed_login(key_folder, identity)
 
 
 def add_party(
