@@ -6,7 +6,8 @@ cannot be guessed, so the hash (PBKDF2-SHA512, as mosquitto writes it) may trave
 clear, and few iterations do: they cost the broker's only thread on every connection.
 
     broker-password    in the key folder, mode 0600
-    broker-login       beside it: name and hash, to be enrolled with the public keys
+    broker-login       beside it: name and hash, signed by the party, to be enrolled with the public keys; for observers
+                       the bare line (roles/broker/signed_login.py)
 
 In the broker's password file the name has the federation before it (transport/mqtt/topics.py), and that login is the
 client identifier too: nobody can push another party off, and federations can share a broker.
@@ -20,8 +21,10 @@ Implements specs/broker.md, section 1.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
+import json
 import re
 from pathlib import Path
 
@@ -36,6 +39,8 @@ OBSERVERS = tuple(f"{OBSERVER}-{number}" for number in range(1, 4))
 """The logins that a new federation has for `veilsum status` and other observers."""
 PASSWORD_FILE = "broker-password"  # noqa: S105 - the name of a file
 LOGIN_FILE = "broker-login"
+LOGIN_FORMAT = "veilsum broker login"
+"""Of a login file that a party signed."""
 
 _PASSWORD_BYTES = 32
 _SALT_BYTES = 12
@@ -53,7 +58,7 @@ def new_login(name: str, random: RandomBytes = system_entropy) -> tuple[bytes, s
 
 
 def create_login(folder: Path, name: str, random: RandomBytes = system_entropy) -> str:
-    """Make a password for the party whose key folder this is; returns its line for the password file."""
+    """Make a password for an observer, or for the roster's notices; returns its line for the password file."""
     password, line = new_login(name, random)
     create_private_file(folder / PASSWORD_FILE, password + b"\n")
     create_private_file(folder / LOGIN_FILE, line.encode("ascii") + b"\n")
@@ -65,8 +70,13 @@ def read_password(folder: Path) -> str:
 
 
 def read_login(folder: Path) -> tuple[str, str]:
-    """Whose login a folder holds, and its line."""
-    return require_login_line(read_private_file(folder / LOGIN_FILE).decode("ascii"))
+    """Whose login a folder of ours holds, and its line: in a signed file, or bare as for observers and old keys."""
+    text = read_private_file(folder / LOGIN_FILE).decode("ascii", "replace")
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, dict) and found.get("format") == LOGIN_FORMAT:
+            text = str(found.get("login"))
+    return require_login_line(text)
 
 
 def is_observer(name: str) -> bool:

@@ -23,6 +23,7 @@ from veilsum.roles.broker.logins import (
     create_login,
     is_observer,
 )
+from veilsum.roles.broker.signed_login import create_signed_login
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.spelling import did_you_mean
@@ -166,7 +167,7 @@ def create_party(key_folder: Path, name: str, role: Role) -> tuple[Identity, str
     if (role is Role.SERVER) != (name == SERVER):
         raise ParameterError([f"the server is the party named {SERVER!r}, and no other: {name} is a {role}"])
     identity = create_identity(key_folder, name, role, with_rsa=role is Role.PEER)
-    return identity, create_login(key_folder, name)
+    return identity, create_signed_login(key_folder, identity)
 
 
 def add_party(
@@ -177,7 +178,7 @@ def add_party(
 
 
 def add_newcomers(folder: Path, organiser_folder: Path, newcomers: Sequence[Newcomer]) -> SignedRoster:
-    """Enrol several parties in one version of the roster, or none of them."""
+    """Enrol several parties in one version of the roster, or none of them; each has the login that it brings."""
     signed = read_roster(folder / ROSTER_FILE)
     logins, evicted = logins_of(folder, signed), dict(signed.evicted)
     listed = {one.name for one in signed.roster.identities}
@@ -191,6 +192,7 @@ def add_newcomers(folder: Path, organiser_folder: Path, newcomers: Sequence[Newc
             )
         listed.add(name)
         evicted.pop(name, None)
+        logins.pop(name, None)
         if one.login is not None:
             logins[name] = one.login
     identities = (*signed.roster.identities, *(one.identity for one in newcomers))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from veilsum.protocol.crypto.identity import PublicIdentity
 from veilsum.protocol.errors import ParameterError, Rejection
 from veilsum.protocol.identifiers import PartyId
-from veilsum.roles.broker.logins import LOGIN_FILE, require_login_line
+from veilsum.roles.broker.logins import LOGIN_FILE
+from veilsum.roles.broker.signed_login import login_signed_by
 from veilsum.roles.federation.beginning import MODEL_FILE, read_stated_model
 from veilsum.roles.federation.first_models import FIRST_MODEL_FILE, FirstModel, read_first_model
 from veilsum.roles.federation.keystore import PUBLIC_FILE, read_public_identity
@@ -37,17 +38,9 @@ def newcomer_from_files(public_file: Path, login_file: Path | None) -> Newcomer:
     beside = public_file.with_name(FIRST_MODEL_FILE)
     files = [beside] if beside.exists() else []
     stated = sent_statements([identity], files).get(identity.name)
-    login = _login_of(identity, login_file or public_file.with_name(LOGIN_FILE))
+    login_file = login_file or public_file.with_name(LOGIN_FILE)
+    login = login_signed_by(identity, login_file) if login_file.exists() else None
     return Newcomer(identity, login, stated, sent_model(files))
-
-
-def _login_of(identity: PublicIdentity, login_file: Path) -> str | None:
-    if not login_file.exists():
-        return None
-    name, line = require_login_line(login_file.read_text(encoding="ascii"))
-    if name != identity.name:
-        raise ParameterError([f"{login_file} is the login of {name}, not of {identity.name}"])
-    return line
 
 
 def sent_statements(identities: Sequence[PublicIdentity], files: Sequence[Path]) -> dict[PartyId, FirstModel]:

@@ -152,7 +152,7 @@ def enrol(
             newcomers.append(_admitted(folder, signed, path, reply))
             answered.append(reply)
         else:
-            newcomers.append(newcomer_from_files(path, login))
+            newcomers.append(_uninvited(folder, path, newcomer_from_files(path, login)))
     if compare is not None:
         compare([one.identity for one in newcomers])
     after = add_newcomers(folder, organiser_folder, newcomers)
@@ -169,6 +169,23 @@ def _is_the_invitation(path: Path) -> str:
         f"{path} is the invitation that was sent to {name}, not the answer: ask {name} for {name}{REPLY_SUFFIX}, which "
         "veilsum join writes there and names"
     )
+
+
+def _uninvited(folder: Path, path: Path, newcomer: Newcomer) -> Newcomer:
+    """The party of public files, if no invitation of it is open.
+
+    A thief of the invitation could make public files of an enrolment file: the words are the party's, its login is not
+    in them, and the one that he has would stay.
+    """
+    name = newcomer.identity.name
+    if _records(folder, name)[0].exists():
+        raise ParameterError(
+            [
+                f"{path}: {name} was invited, and these are public files: ask {name} for {name}{REPLY_SUFFIX}, which "
+                f"veilsum join writes, or withdraw the invitation first: veilsum invite {folder} --revoke {name}"
+            ]
+        )
+    return newcomer
 
 
 def _records(folder: Path, name: str) -> tuple[Path, Path]:

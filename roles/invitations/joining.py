@@ -21,7 +21,8 @@ from pathlib import Path
 
 from veilsum.protocol.crypto.identity import Identity, Role
 from veilsum.protocol.errors import ParameterError
-from veilsum.roles.broker.logins import PASSWORD_FILE, create_login, read_login
+from veilsum.roles.broker.logins import PASSWORD_FILE, read_login
+from veilsum.roles.broker.signed_login import create_signed_login
 from veilsum.roles.config.federation_config import FederationConfig
 from veilsum.roles.config.file import FILE_NAME
 from veilsum.roles.config.values import CODE_DIGESTS
@@ -146,7 +147,7 @@ def settle(place: Place) -> Identity:
         made = create_identity(keys, invitation.name, invitation.role, with_rsa=invitation.role is Role.PEER)
         note_unbegun(state_folder(folder, invitation.name), made.public)
     if not (keys / PASSWORD_FILE).exists():
-        create_login(keys, invitation.name)
+        create_signed_login(keys, load_identity(keys))
     replace_private_file(place.waiting_login / PASSWORD_FILE, invitation.password.reveal() + b"\n")
     pin_organiser(keys, invitation.signed.organiser)
     accept_roster(folder / ROSTER_FILE, keys)

@@ -31,8 +31,6 @@ from veilsum.transport.errors import TransportError
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 10.0
 LOOK_EVERY_S = 1.0
-_FORGETFUL = "embedded"
-"""In the first words of a broker that reads its files at every use, and knows no SIGHUP."""
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +60,6 @@ class _Broker:
         self._command = our_python(COMMAND, "broker", str(folder), *flags)
         self._logins = folder / BROKER_FOLDER / ACCESS_LIST
         self._read_at = 0
-        self._reloads = False
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> bool:
@@ -79,13 +76,12 @@ class _Broker:
         assert self._process.stdout is not None
         told, _, _ = select.select([self._process.stdout], [], [], START_WITHIN_S)
         said = self._process.stdout.readline().strip() if told else ""
-        self._reloads = _FORGETFUL not in said
         if said:
             sys.stderr.write(f"broker: {said}\n")
         return bool(said)
 
     def look_after(self) -> None:
-        """Start it again if it ended, and tell it of new logins."""
+        """Start it again if it ended, and tell it of new logins, which the embedded one sees by itself."""
         assert self._process is not None
         if self._process.poll() is not None:
             _logger.warning("the broker ended and is started again")
@@ -93,8 +89,7 @@ class _Broker:
             self.start()
         elif self._changed_at() != self._read_at:
             self._read_at = self._changed_at()
-            if self._reloads:
-                self._process.send_signal(signal.SIGHUP)
+            self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
         if self._process is None:

@@ -6,6 +6,7 @@ code with the package, so that the package and the vectors check each other.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from pathlib import Path
@@ -16,6 +17,7 @@ PROVENANCE = (
     "Computed by tests/support/make_vectors_anchor.py, a transcription of specs/federation-file.md, section 13, that "
     "shares no code with the package."
 )
+OF_LOGINS = PROVENANCE.replace("federation-file.md, section 13", "keys.md, section 9")
 DEFECT = f"{PROVENANCE} Each case is a good one with the defect that the file is named after."
 ELECTORATES = (("alice",), ("alice", "bob"), ("alice", "bob", "carol", "dora-2"))
 POSITIONS = (0, 1, 2**32, 2**63 - 1)
@@ -102,6 +104,21 @@ def first_model_case(name: str, length: int) -> Json:
     }
 
 
+def login_case(name: str) -> Json:
+    """What a party signs of its login for the broker."""
+    line = (
+        f"{name}:$7$1000${base64.b64encode(bytes(12)).decode()}${base64.b64encode(fixed(name) * 2).decode()}"
+    )
+    identity = hashed("identity", name.encode(), ROLES[name].encode(), bytes.fromhex(KEYS[name]), b"")
+    return {
+        "name": name,
+        "role": ROLES[name],
+        "verify_key": KEYS[name],
+        "login": line,
+        "digest": hashed("login", identity, line.encode()).hex(),
+    }
+
+
 def bad_cases() -> list[Json]:
     good = anchor_case(1, ELECTORATES[1])
     kept = {key: good[key] for key in ("chain", "position", "state_hash", "electorate", "checkpoint")}
@@ -133,6 +150,12 @@ def build() -> dict[str, Json]:
             "operation": "first_model",
             "provenance": PROVENANCE,
             "cases": stated,
+        },
+        "login": {
+            "version": 8,
+            "operation": "login",
+            "provenance": OF_LOGINS,
+            "cases": [login_case(name) for name in KEYS],
         },
     }
 

@@ -12,4 +12,10 @@ COMMANDS = (
         "state which model the party begins with",
         "veilsum.roles.commands.prepare.keys_first_model",
     ),
+    Command(
+        "sign-login",
+        "Keys",
+        "sign the broker login of keys that an earlier version made",
+        "veilsum.roles.commands.prepare.keys_sign_login",
+    ),
 )

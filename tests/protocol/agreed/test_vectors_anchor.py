@@ -1,4 +1,4 @@
-"""Hashes of states, anchors, rosters and first models are those of the vectors, which a second implementation made."""
+"""Hashes of states, anchors, rosters, first models and logins are those of a second implementation's vectors."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from veilsum.protocol.agreed.roster import Roster
 from veilsum.protocol.crypto.identity import PublicIdentity, Role
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import PartyId
+from veilsum.roles.broker.signed_login import login_digest
 from veilsum.roles.federation.first_models import FirstModel
 
 
@@ -56,3 +57,9 @@ def test_electorates_that_break_a_rule_are_refused(case: dict[str, Any]) -> None
 def test_statements_hash_as_written(case: dict[str, Any]) -> None:
     stated = FirstModel(PartyId(case["name"]), case["length"], bytes.fromhex(case["model_hash"]))
     assert stated.digest.hex() == case["digest"]
+
+
+@pytest.mark.parametrize("case", cases("login"))
+def test_logins_hash_as_written(case: dict[str, Any]) -> None:
+    identity = PublicIdentity(PartyId(case["name"]), Role(case["role"]), bytes.fromhex(case["verify_key"]))
+    assert login_digest(identity, case["login"]).hex() == case["digest"]

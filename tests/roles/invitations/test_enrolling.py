@@ -231,6 +231,48 @@ def test_a_thiefs_keys_have_other_words_than_the_partys(fed: Path, tmp_path: Pat
     assert words_of_identity(read_reply(mine).identity) != words_of_identity(read_reply(theirs).identity)
 
 
+def public_file_of(reply: Path, target: Path) -> Path:
+    """What a thief makes of an enrolment file: the party's own keys, as a public identity file without a login."""
+    fields = json.loads(reply.read_text())["identity"]
+    fingerprint = read_reply(reply).identity.fingerprint
+    public = {"format": "veilsum public identity", "version": 1, **fields, "fingerprint": fingerprint}
+    target.write_text(json.dumps(public))
+    return target
+
+
+def test_public_files_of_an_invited_party_are_refused_so_that_no_thief_keeps_the_invitations_login(
+    fed: Path, tmp_path: Path
+) -> None:
+    reply = answer(invited(fed), tmp_path / "alice")
+    altered = public_file_of(reply, tmp_path / "alice.enrolment")
+    before = contents(fed)
+    with refusal(ParameterError, altered, "alice.enrolment", "invite", "--revoke"):
+        enrol(fed, fed / "organiser", [altered], None)
+    with refusal(ParameterError, "--revoke"):
+        enrol(fed, fed / "organiser", [tmp_path / "alice" / "keys" / "alice"], None)
+    assert contents(fed) == before
+    enrol(fed, fed / "organiser", [reply], None)
+
+
+def test_who_is_enrolled_by_public_files_after_an_invitation_was_withdrawn_has_nothing_of_its_login(
+    fed: Path, tmp_path: Path
+) -> None:
+    altered = public_file_of(answer(invited(fed), tmp_path / "alice"), tmp_path / "alice.enrolment")
+    revoke(fed, "alice")
+    enrol(fed, fed / "organiser", [altered], None)
+    loaded = load_federation(fed)
+    assert loaded.roster.participants == ("alice",)
+    assert "alice" not in read_logins(fed / "broker", loaded.federation_id)
+
+
+def test_a_login_that_is_at_the_broker_already_is_not_that_of_a_newcomer(fed: Path, tmp_path: Path) -> None:
+    path = invited(fed)
+    altered = public_file_of(answer(path, tmp_path / "alice"), tmp_path / "alice.enrolment")
+    path.unlink()
+    enrol(fed, fed / "organiser", [altered], None)
+    assert "alice" not in read_logins(fed / "broker", load_federation(fed).federation_id)
+
+
 def test_parties_are_enrolled_together_or_not_at_all(fed: Path, tmp_path: Path) -> None:
     good = answer(invited(fed), tmp_path / "alice")
     create_party(tmp_path / "dora", "dora", Role.CLIENT)

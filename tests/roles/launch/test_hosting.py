@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiomqtt
 import pytest
 
 from tests.support.brokers.broker import free_port, needs_mosquitto
@@ -16,14 +18,17 @@ from tests.support.federations import QUICK, wait_until
 from tests.support.launches import processes_of, require_nothing_left
 from tests.support.refusals import require_mentions
 from veilsum.protocol.errors import LocalProtocolError
+from veilsum.roles.broker.logins import read_password
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
+from veilsum.roles.federation.admission import revoke_observer
 from veilsum.roles.federation.enrolment import create_federation
 from veilsum.roles.federation.folder import load_federation
 from veilsum.roles.invitations.invitation_file import read_invitation
 from veilsum.roles.invitations.inviting import enrol, invite, make_server_keys
 from veilsum.roles.invitations.joining import Place, settle, write_reply
 from veilsum.roles.launch import hosting
+from veilsum.transport.mqtt.topics import Topics
 
 pytestmark = needs_mosquitto
 NAMES = ("alice", "bob", "carol")
@@ -110,3 +115,45 @@ def test_a_broker_that_never_serves_keeps_no_host_waiting(fed: Path, monkeypatch
 def test_a_host_that_is_killed_leaves_no_broker(fed: Path, host: subprocess.Popen[str]) -> None:
     host.kill()
     require_nothing_left(fed)
+
+
+def lets_in(fed: Path, port: int, name: str) -> bool:
+    """Whether the broker of a federation takes the login of an observer."""
+    login = Topics(load_federation(fed).federation_id).login(name)
+    password = read_password(fed / "keys" / name)
+
+    async def knock() -> bool:
+        try:
+            async with aiomqtt.Client("127.0.0.1", port, username=login, password=password, identifier=login):
+                return True
+        except aiomqtt.MqttError:
+            return False
+
+    return asyncio.run(knock())
+
+
+@pytest.mark.parametrize("flags", [[], ["--embedded"]], ids=["mosquitto", "embedded"])
+def test_a_broker_reads_changed_logins_again_whatever_its_host_is_called(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    fed, port = tmp_path / "fed", free_port()
+    config = FederationConfig(
+        scheme="masked",
+        parties=NAMES,
+        task="vectors:7",
+        broker_tls=False,
+        broker_host="embedded.example.org",
+        broker_port=port,
+    )
+    create_federation(fed, config)
+    broker = hosting._Broker(fed, flags)
+    try:
+        assert broker.start()
+        assert lets_in(fed, port, "observer-1")
+        revoke_observer(fed, "observer-1")
+        broker.look_after()
+        wait_until(lambda: not lets_in(fed, port, "observer-1"))
+        broker.look_after()
+        assert lets_in(fed, port, "observer-2"), "it goes on after it was told"
+    finally:
+        broker.stop()
