@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 from amqtt.broker import Broker
 from amqtt.contexts import Action
+from amqtt.errors import BrokerError
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.broker.files import ACCESS_LIST, CERTIFICATE, CERTIFICATE_KEY, is_local, read_password_file
 from veilsum.roles.broker.logins import password_matches
+from veilsum.roles.broker.ports import require_free_port
 
 if TYPE_CHECKING:
     from amqtt.session import Session
@@ -104,10 +106,10 @@ def is_still_let_in(session: Session, lines: Mapping[str, str]) -> bool:
 
 def run_embedded(folder: Path, config: FederationConfig, on_ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
-    asyncio.run(_serve(folder, _settings(folder, config), on_ready))
+    asyncio.run(_serve(folder, config, on_ready))
 
 
-async def _serve(folder: Path, settings: dict[str, Any], on_ready: Callable[[], None]) -> None:
+async def _serve(folder: Path, config: FederationConfig, on_ready: Callable[[], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
@@ -115,8 +117,12 @@ async def _serve(folder: Path, settings: dict[str, Any], on_ready: Callable[[], 
     # The files are read on every request, so there is nothing to do when we are told to read them again.
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     loop.set_exception_handler(_report_unless_cancelled)
-    broker = Broker(settings)
-    await broker.start()
+    broker = Broker(_settings(folder, config))
+    try:
+        await broker.start()
+    except BrokerError:
+        require_free_port(config.broker_port)
+        raise
     looking = asyncio.create_task(_send_away(broker, folder))
     try:
         on_ready()

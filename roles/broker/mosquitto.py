@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +16,13 @@ from pathlib import Path
 
 from veilsum.roles.broker.checked import require_own_configuration
 from veilsum.roles.broker.files import CONFIGURATION
+from veilsum.roles.broker.ports import answers, listens, require_free_port
 from veilsum.roles.federation.private_files import replace_private_file
 from veilsum.roles.launch.lifeline import die_with_parent
 
 _ALSO_IN = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 _START_S = 10.0
+_MEETS_ANOTHER_S = 1.0
 _VERSION_S = 5.0
 _ROOT_CONFIGURATION = ".mosquitto-as-root.conf"
 
@@ -61,20 +62,33 @@ def run_mosquitto(program: str, folder: Path, port: int, on_ready: Callable[[], 
         _handling(signal.SIGINT, stop),
         _handling(signal.SIGHUP, reload),
     ):
-        if _wait_until_listening(process, port):
+        ready = _wait_until_listening(process, port)
+        if ready:
             on_ready()
         code = process.wait()
+    if not (ready or stopped):
+        require_free_port(port)
     return 0 if stopped else code
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Whether it serves the port: another's listener answers, too, and mosquitto ends when it finds one there."""
     give_up_at = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < give_up_at:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-            return True
+        if answers(port):
+            own = listens(process.pid, port)
+            if own or (own is None and _stays(process)):
+                return True
         time.sleep(0.05)
     return False
+
+
+def _stays(process: subprocess.Popen[bytes]) -> bool:
+    """Where the system does not tell who listens: whether it is there still when it had time to meet another."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_MEETS_ANOTHER_S)
+        return False
+    return True
 
 
 def _configuration_for_this_user(folder: Path) -> str:

@@ -21,6 +21,8 @@ ERROR = "veilsum: error: "
 _FORMAT = "--log-format"
 _NAME = "--name"
 _SERVER = "server"
+_HOST = "host"
+"""The command that is broker and server in one."""
 
 
 def failure_line(arguments: Sequence[str], error: BaseException, message: str, exit_code: int) -> str:
@@ -53,7 +55,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _party(arguments: Sequence[str]) -> str:
-    return _value(arguments, _NAME) or (_SERVER if arguments[:1] == [_SERVER] else "?")
+    return _value(arguments, _NAME) or (_SERVER if arguments[:1] in ([_SERVER], [_HOST]) else "?")
 
 
 def _value(arguments: Sequence[str], flag: str) -> str | None:

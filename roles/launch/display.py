@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -216,7 +217,7 @@ def describe(outcome: Outcome, figures: Mapping[str, Any], *, kept: bool = False
     if kept:
         lines.append("earlier run   as it was: the fresh one did not begin")
     if (outcome.failed or outcome.interrupted) and outcome.rounds_done and not outcome.complete:
-        lines.append(f"to go on      veilsum launch {outcome.loaded.folder} --resume")
+        lines.append(f"to go on      veilsum launch {quote(str(outcome.loaded.folder))} --resume")
     return "\n".join([*lines, *_last_words(outcome, figures)]) + "\n"
 
 

@@ -164,7 +164,18 @@ class EarlierRun:
 
 
 def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)
-    elif source.exists():
-        shutil.copy2(source, target)
+    """A file, or a folder with all that is in it; one that cannot be copied is refused by name."""
+    try:
+        if source.is_dir():
+            target.mkdir(mode=0o700, exist_ok=True)
+            for one in source.iterdir():
+                _copy(one, target / one.name)
+        elif source.exists():
+            shutil.copy2(source, target)
+    except OSError as error:
+        raise ParameterError(
+            [
+                f"{source} cannot be copied to {target} for a fresh run ({error.strerror or error}): make room there, "
+                "or make it readable; the run before is as it was"
+            ]
+        ) from error

@@ -58,8 +58,12 @@ class Forked:
     def signal_group(self, which: signal.Signals) -> None:
         """Tell the child and all that it has started; after its end its number may be that of others."""
         if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            try:
                 os.killpg(self.pid, which)
+            except ProcessLookupError:
+                # Just forked, it leads no group yet: it holds the signal back until it knows what to do with it.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, which)
 
 
 class Nursery:

@@ -166,15 +166,27 @@ class Launch:
 
     async def _watch_broker(self) -> None:
         """A broker that ends is started again; the parties reconnect by themselves."""
+        trouble = ""
         while True:
             await self._children[BROKER].process.wait()
             if self._nursery.lost:
                 return
             await self._children[BROKER].stop()
-            self._tell({"party": BROKER, "fact": "warning", "text": "the broker ended and is started again"})
+            if not trouble:
+                self._warn_of_broker("the broker ended and is started again")
             await asyncio.sleep(RESTART_BROKER_S)
             child = await self._start(BROKER, ["broker", str(self.loaded.folder)])
-            self._tell({"party": BROKER, "fact": "broker", "text": await self._first_words(child)})
+            if said := await self._first_words(child):
+                trouble = ""
+                self._tell({"party": BROKER, "fact": "broker", "text": said})
+                continue
+            await asyncio.wait([self._watching[BROKER]])
+            before, trouble = trouble, child.reason or "no reason given"
+            if trouble != before:
+                self._warn_of_broker(f"the broker did not start again, and is tried further: {trouble}")
+
+    def _warn_of_broker(self, text: str) -> None:
+        self._tell({"party": BROKER, "fact": "warning", "text": text})
 
     async def _first_words(self, child: Child) -> str:
         try:

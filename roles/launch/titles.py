@@ -7,6 +7,7 @@ it reaches, so the nursery is started with a long last word that only makes room
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,5 +41,5 @@ class Title:
     def write(self, words: Sequence[str]) -> None:
         """Show these words instead, as many as there is room for."""
         if self.size:
-            shown = "\0".join(words).encode()[: self.size - 1]
+            shown = os.fsencode("\0".join(words))[: self.size - 1]
             ctypes.memmove(self.begin, shown.ljust(self.size, b"\0"), self.size)

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         logs=settings_file(args.folder).parent / LOGS_FOLDER,
     )
     context = enter_role(Role.SERVER, options)
-    with hosting(context.loaded, embedded=args.embedded):
+    with hosting(context.loaded, embedded=args.embedded, log_format=args.log_format):
         return run_role(Role.SERVER, options)
 
 

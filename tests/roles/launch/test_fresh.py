@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from veilsum.protocol.crypto.identity import Role
 from veilsum.protocol.errors import ParameterError
 from veilsum.protocol.identifiers import PartyId
 from veilsum.roles.federation.enrolment import begin_anew
+from veilsum.roles.federation.first_models import STATEMENTS_FOLDER
 from veilsum.roles.federation.folder import LoadedFederation, load_federation
 from veilsum.roles.federation.signed_roster import ROSTER_FILE, read_roster
 from veilsum.roles.launch.earlier_run import FORGOTTEN, NOT_BEGUN, EarlierRun
@@ -282,3 +284,21 @@ def test_a_lock_that_a_stranger_linked_is_not_followed(tmp_path: Path) -> None:
     with refusal(ParameterError, LOCK):
         enter_role(Role.CLIENT, RoleOptions(loaded.folder, "p1"))
     assert not (tmp_path / "target").exists()
+
+
+def test_a_disk_without_room_for_what_is_kept_of_a_run_is_named_and_the_run_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = with_a_run(tmp_path / "fed", "masked")
+    statement = next((loaded.folder / STATEMENTS_FOLDER).iterdir())
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copyfile", no_room)
+        with refusal(ParameterError, statement, "space") as refused, EarlierRun(loaded.folder) as earlier:
+            earlier.set_aside(loaded)
+    assert "[(" not in str(refused.value)
+    assert (loaded.folder / "state" / "p1" / "mark").read_text() == "old"
+    assert not (loaded.folder / EARLIER_RUN_FOLDER).exists()

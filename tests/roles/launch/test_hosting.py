@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import aiomqtt
 import pytest
@@ -17,7 +20,7 @@ from tests.support.brokers.broker import free_port, needs_mosquitto
 from tests.support.federations import QUICK, wait_until
 from tests.support.launches import processes_of, require_nothing_left
 from tests.support.refusals import require_mentions
-from veilsum.protocol.errors import LocalProtocolError
+from veilsum.protocol.errors import LocalProtocolError, ParameterError
 from veilsum.roles.broker.logins import read_password
 from veilsum.roles.cli import main as cli
 from veilsum.roles.config.federation_config import FederationConfig
@@ -28,6 +31,7 @@ from veilsum.roles.invitations.invitation_file import read_invitation
 from veilsum.roles.invitations.inviting import enrol, invite, make_server_keys
 from veilsum.roles.invitations.joining import Place, settle, write_reply
 from veilsum.roles.launch import hosting
+from veilsum.roles.monitor.log import RoleLog
 from veilsum.transport.mqtt.topics import Topics
 
 pytestmark = needs_mosquitto
@@ -157,3 +161,90 @@ def test_a_broker_reads_changed_logins_again_whatever_its_host_is_called(
         assert lets_in(fed, port, "observer-2"), "it goes on after it was told"
     finally:
         broker.stop()
+
+
+class Looked:
+    """Stands for the broker, and counts how often it is looked after."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def look_after(self) -> None:
+        self.looks += 1
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [FileNotFoundError(2, "is gone", "roster.json"), ParameterError(["chmod 600 it"]), ValueError("odd")],
+)
+def test_whatever_keeps_the_roster_from_being_handed_out_is_told_once_and_tried_again_and_no_more(
+    fed: Path, trouble: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker is looked after all the while, and the end is in order."""
+    tries: list[int] = []
+
+    async def fail(*_: object) -> None:
+        tries.append(1)
+        raise trouble
+
+    monkeypatch.setattr(hosting, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(hosting, "publish_notices", fail)
+    broker = Looked()
+    handing = hosting._Handing(
+        load_federation(fed), fed, cast("Any", broker), hosting._Trouble(RoleLog("broker"))
+    )
+    with handing:
+        wait_until(lambda: len(tries) > 3 and broker.looks > 3)
+    (warned,) = [record.getMessage() for record in caplog.records if "roster" in record.getMessage()]
+    require_mentions(warned, str(trouble.args[-1]).split()[-1])
+    assert handing._loop.is_closed()
+
+
+def test_a_roster_that_was_away_is_handed_out_as_soon_as_it_is_back(
+    fed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bytes] = []
+
+    async def publish(_: object, __: object, content: Callable[[], bytes]) -> None:
+        given.append(content())
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(hosting, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(hosting, "publish_notices", publish)
+    roster, broker = fed / "roster.json", Looked()
+    log = hosting._Trouble(RoleLog("broker"))
+    with hosting._Handing(load_federation(fed), fed, cast("Any", broker), log):
+        wait_until(lambda: bool(given))
+        roster.rename(fed / "away")
+        seen = broker.looks
+        wait_until(lambda: bool(log.told) and broker.looks > seen + 3)
+        (fed / "away").rename(roster)
+        given.clear()
+        wait_until(lambda: bool(given) and not log.told)
+
+
+def test_a_host_without_its_port_says_so_in_lines_that_programs_read(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = load_federation(fed).config.broker_port
+    with socket.create_server(("127.0.0.1", port)):
+        assert cli.main(["host", str(fed), "--log-format", "json"]) == 1
+    facts = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert (facts[-1]["fact"], facts[-1]["party"]) == ("start_failed", "server")
+    require_mentions(facts[-1]["detail"], "broker", "port", port)
+
+
+def test_a_host_tells_of_its_broker_in_lines_that_programs_read(
+    fed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What mosquitto writes to standard error is among them."""
+    broker = hosting._Broker(fed, [], RoleLog("broker", "json"))
+    try:
+        assert broker.start()
+    finally:
+        broker.stop()
+    facts = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {fact["party"] for fact in facts} == {"broker"}
+    (started,) = [fact["text"] for fact in facts if fact["fact"] == "broker"]
+    require_mentions(started, "mosquitto", load_federation(fed).config.broker_port)
+    assert any(fact["fact"] == "printed" for fact in facts)

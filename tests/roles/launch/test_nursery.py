@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -19,11 +20,12 @@ from tests.support.refusals import refusal, require_mentions
 from veilsum.protocol.errors import LocalProtocolError
 from veilsum.roles.launch import nursery
 from veilsum.roles.launch.nursery import Forked, Nursery
+from veilsum.roles.launch.titles import Title
 
 PROGRAM = """
 import os, sys
 os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-import atexit, json, random, subprocess, threading, uuid
+import atexit, json, random, subprocess, threading, time, uuid
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -65,7 +67,13 @@ def child():
     opened = sorted(int(one) for one in os.listdir("/proc/self/fd"))
     print(json.dumps({"draws": draws(), "threads": threads, "shown": shown, "words": sys.argv, "open": opened}))
 
+def set_session_late(set_session=os.setsid):
+    time.sleep(0.5)
+    set_session()
+
 if __name__ == "__main__":
+    if "LATE" in os.environ:
+        os.setsid = set_session_late
     draws()  # so that every generator has a state that a fork would copy
     if "THREADS" in os.environ:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -211,3 +219,25 @@ def test_a_nursery_that_is_slow_to_begin_reads_one_request_at_a_time() -> None:
             return await child.wait()
 
     assert asyncio.run(asyncio.wait_for(run(), 60)) == 0
+
+
+@pytest.mark.usefixtures("own_program")
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_reaches_a_child_that_was_just_forked_and_leads_no_group_yet(
+    which: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LATE", "1")
+
+    async def run() -> int:
+        async with Nursery(preloading=False) as one, asyncio.timeout(60):
+            child = await one.fork(["peer"])
+            child.signal_group(which)
+            return await child.wait()
+
+    assert asyncio.run(run()) == (130 if which == signal.SIGTERM else -signal.SIGKILL)
+
+
+def test_a_title_shows_a_folder_whose_name_is_no_utf_8() -> None:
+    room = ctypes.create_string_buffer(32)
+    Title(ctypes.addressof(room), 32).write(["veilsum", os.fsdecode(b"fed\xff")])
+    assert room.raw.rstrip(b"\0") == b"veilsum\0fed\xff"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -201,3 +203,10 @@ def test_parties_with_test_sets_of_their_own_are_shown_by_their_mean_once_all_ha
     children = [child(name, 0, one) for name, one in told.items()]
     ended = outcome(own, child("server", 0, committed(10, 1)), *children)
     assert figures_of(ended, None, {})["rounds"][0]["metrics"] == {"accuracy": 0.75}
+
+
+def test_the_command_to_go_on_with_can_be_pasted_whatever_the_folder_is_called(fed: LoadedFederation) -> None:
+    named = replace(fed, folder=Path("two words/it's a fed"))
+    said = summary(outcome(named, child("server", -9, committed(1, 1)), finished("p1")))
+    (command,) = [line.partition("veilsum ")[2] for line in said if "--resume" in line]
+    assert shlex.split(command) == ["launch", str(named.folder), "--resume"]
