@@ -127,7 +127,9 @@ def test_a_packed_file_is_read_as_what_is_in_it(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"a,y\n1,2\n", gzip.compress(b"a,y\n" + b"1,2\n" * 999)[:40], b"\x1f\x8b\x08"]
+    "content",
+    [b"a,y\n1,2\n", gzip.compress(b"a,y\n" + b"1,2\n" * 999)[:40], b"\x1f\x8b\x08"],
+    ids=["not packed", "cut off", "a head alone"],
 )
 def test_a_packed_file_that_is_none_or_is_cut_off_is_named(file: Path, content: bytes) -> None:
     packed = file.with_suffix(".csv.gz")
