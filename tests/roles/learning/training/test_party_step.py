@@ -163,7 +163,7 @@ class RecorderOfModels(RecorderOfSums):
         super().noted(now, party, event)
 
 
-@pytest.mark.parametrize(("scheme", "back_at"), [("masked", 2.0), ("mpc", 3.5), ("ampc", 3.5)])
+@pytest.mark.parametrize(("scheme", "back_at"), [("masked", 2.5), ("mpc", 3.5), ("ampc", 3.5)])
 def test_one_that_was_away_is_given_what_the_step_remembers_and_steps_like_the_others(
     scheme: str, back_at: float
 ) -> None:
