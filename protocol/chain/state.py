@@ -43,10 +43,13 @@ def hash_model(model: Model) -> bytes:
 
 @dataclass(frozen=True)
 class ChainState:
-    """`before` is the hash of the state before, empty at position 0; `model_hash` is that of the model alone."""
+    """`before` is the hash of the state before, empty at position 0; `model_hash` is that of the model alone.
+
+    States are equal whose hashes are: the bytes of a model are not compared again.
+    """
 
     position: int
-    model: Model = field(repr=False)
+    model: Model = field(repr=False, compare=False)
     memory: bytes = field(repr=False)
     before: bytes
     model_hash: bytes
