@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -15,7 +16,16 @@ MqttVersion: TypeAlias = Literal["auto", "3.1.1", "5"]
 
 
 class _TidySocket(ssl.SSLSocket):
-    """A socket that does not stay open when the handshake fails."""
+    """A socket that does not stay open when the handshake fails, or the connection breaks before it."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except OSError as error:
+            # Python looks here whether a connection is there at all, and goes on with one that is not.
+            if self.version() is None and error.errno not in (errno.ENOTCONN, errno.EINVAL):
+                self.close()
+            raise
 
     def do_handshake(self, block: bool = False) -> None:
         try:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import select
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +96,18 @@ def test_an_attempt_that_was_given_up_is_closed_so_that_a_broker_that_wakes_up_d
         return heard
 
     assert asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S)) == []
+
+
+def test_a_connection_that_is_reset_before_its_handshake_leaves_no_socket_open() -> None:
+    """As by a load balancer whose broker is away; Python gives up on such a socket without closing it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        plain = socket.create_connection(listening.getsockname())
+        there, _ = listening.accept()
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        there.close()
+        select.select([plain], [], [], 5.0)
+        descriptor = plain.fileno()
+        with pytest.raises(ConnectionResetError):
+            Tls().context().wrap_socket(plain, server_hostname="localhost", do_handshake_on_connect=False)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
